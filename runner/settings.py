@@ -242,6 +242,11 @@ class Settings:
         "requests per minute for each API key; without keys for each user of this machine and each "
         "other address; 0: no limit",
     )
+    media_path: Path | None = _setting(
+        _path,
+        None,
+        "folder whose pictures chats may name as file://NAME; every API key can read them",
+    )
     max_file_size: int = _setting(
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
     )

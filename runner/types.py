@@ -214,7 +214,8 @@ class GenerateRequest:
 
     max_tokens: int | None = None  # None: until the end token or the context is full
     stop: tuple[str, ...] = ()
-    ignore_eos: bool = False
+    ignore_eos: bool = False  # end tokens are left out, as vLLM has it
+    bar_end_tokens: bool = False  # they are impossible, as llama-server has ignore_eos
     grammar: Grammar | None = None
     reasoning_limit: ReasoningLimit | None = None  # with sampling.thinking_budget
     context_length: int | None = None  # None: the limit the model was loaded with

@@ -105,8 +105,8 @@ def check_pooling(form: EmbeddingForm) -> None:
 def input_overflow(number: str, tokens: int, max_tokens: int) -> ContextOverflow:
     """What is said of an input that has more than max_tokens. number: as in prompt_overflow."""
     return ContextOverflow(
-        f"the input length exceeds the context length: an input has {number} tokens, and at most "
-        f"{max_tokens} are embedded; shorten it, or ask for truncation",
+        f"the input length exceeds the context length: an input of {number} tokens is too large:"
+        f" at most {max_tokens} are embedded; shorten it, or ask for truncation",
         prompt_tokens=tokens,
         context_length=max_tokens,
     )

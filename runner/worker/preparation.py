@@ -127,7 +127,9 @@ class Preparation:
 def _encode(
     runtime: ModelRuntime, request: GenerateRequest, prefixes: PublicPrefixes
 ) -> tuple[GenerateRequest, EncodedPrompt]:
-    sampling = runtime.sampling.resolve(request.sampling)
+    # Of a grammar the end token may be all that is left.
+    bar = request.bar_end_tokens and request.grammar is None
+    sampling = runtime.sampling.resolve(request.sampling, bar_end_tokens=bar)
     if request.prompt_embeds is not None:
         prompt = runtime.embedded.read(request.prompt_embeds)
         return dataclasses.replace(request, sampling=sampling, prompt_embeds=None), prompt

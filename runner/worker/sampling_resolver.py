@@ -6,6 +6,7 @@ no engine.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -66,16 +67,20 @@ class SamplingResolver:
         self._known: OrderedDict[tuple[str, ...], Breakers] = OrderedDict()
         self._known_ends: tuple[int, ...] | None = None
 
-    def resolve(self, params: SamplingParams) -> SamplingParams:
-        """params with logit_bias for its text_bias, with banned_runs for its bad_words, with
-        end_token_ids where they count, and with dry_breakers where dry acts. Raises InvalidRequest
-        when the texts have too many tokens, and for tokens that do not exist."""
+    def resolve(self, params: SamplingParams, *, bar_end_tokens: bool = False) -> SamplingParams:
+        """params with logit_bias for its text_bias and for end tokens that are barred, with
+        banned_runs for its bad_words, with end_token_ids where they count, and with dry_breakers
+        where dry acts. Raises InvalidRequest when the texts have too many tokens, and for tokens
+        that do not exist."""
         params = with_samplers(params)
         if params.text_bias:
             biases = (*params.logit_bias, *self._biases(params.text_bias))
             params = replace(params, logit_bias=biases, text_bias=())
         if params.bad_words:
             params = replace(params, banned_runs=self._runs(params.bad_words), bad_words=())
+        if bar_end_tokens:
+            barred = tuple((token, -math.inf) for token in self._ends())
+            params = replace(params, logit_bias=(*params.logit_bias, *barred))
         if params.min_tokens:
             ends = (*self._ends(), *params.stop_token_ids)
             params = replace(params, end_token_ids=ends)

@@ -101,6 +101,7 @@ class NativeFields(OpenAIGenerateFields):
             options=options,
             logit_bias={},
             logprobs=self.n_probs or None,
+            bar_end_tokens=self.ignore_eos,
             stream_tokens=bool(self.stream) or self.return_tokens,
             return_tokens=True,
             context_shift=shift,

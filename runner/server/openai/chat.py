@@ -24,6 +24,7 @@ from runner.server.openai.answers import (
 )
 from runner.server.openai.conversation import messages_of
 from runner.server.openai.custom_tools import CustomCalls
+from runner.server.openai.local_images import read_local_images
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatCompletionRequest
@@ -39,7 +40,7 @@ from runner.server.stream import (
 )
 from runner.server.timings import RunningTimings, timings_of
 from runner.turns import in_steps
-from runner.types import Delta, Finish, ToolCall
+from runner.types import Delta, Finish, GenerateRequest, ToolCall
 
 
 @route("POST", "/v1/chat/completions", "/chat/completions", scope="inference", streams=EVENT_STREAM)
@@ -47,7 +48,7 @@ async def chat_completions(
     http: HttpRequest, body: ChatCompletionRequest
 ) -> ChatCompletionResponse | None:
     """Answer a conversation."""
-    request = body.generate_request(await in_steps(messages_of, body.messages))
+    request = await _request(http, body)
     async with (
         http.cancelled_on_disconnect(),
         prepare(http.services, request, n=body.n or 1) as generation,
@@ -76,8 +77,13 @@ async def chat_completions(
 )
 async def chat_input_tokens(http: HttpRequest, body: ChatCompletionRequest) -> InputTokens:
     """Answer how many tokens the prompt of a conversation has."""
-    request = body.generate_request(await in_steps(messages_of, body.messages))
+    request = await _request(http, body)
     return {"object": "chat.input_tokens", "input_tokens": await count_tokens(http, request)}
+
+
+async def _request(http: HttpRequest, body: ChatCompletionRequest) -> GenerateRequest:
+    await read_local_images(body.messages, http.services.settings.media_path)
+    return body.generate_request(await in_steps(messages_of, body.messages))
 
 
 def _completion(

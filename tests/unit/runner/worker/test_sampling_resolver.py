@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from runner.errors import InvalidRequest
@@ -20,6 +22,14 @@ def test_every_token_of_a_text_gets_its_bias_once() -> None:
     assert resolved.text_bias == ()
     assert resolved.logit_bias[0] == (3, 1.0)
     assert sorted(resolved.logit_bias[1:]) == sorted((token, -2.0) for token in set(tokens("ab")))
+
+
+def test_end_tokens_are_barred_by_a_bias() -> None:
+    wording, params = SamplingResolver(FakeTokenizer()), SamplingParams(logit_bias=((3, 1.0),))
+    barred = wording.resolve(params, bar_end_tokens=True).logit_bias
+    ends = [token for token in range(FakeTokenizer().vocabulary) if FakeTokenizer().is_end(token)]
+    assert ends
+    assert barred == ((3, 1.0), *((token, -math.inf) for token in ends))
 
 
 def test_breakers_are_looked_for_only_where_dry_acts() -> None:
