@@ -238,6 +238,7 @@ class GenerateRequest:
     public_messages: int = 0  # so many first ones hold nothing that others may not know
     public_tokens: int = 0  # of the prompt, which requests of any salt may have
     form: EmbeddingForm = OWN_FORM  # of vectors, where nothing is generated
+    adapter_scales: Mapping[int, float] | None = None  # by number, others 0; None: as loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Capacity:
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
     hidden_states: bool = False  # rows may ask for them
     input_width: int | None = None  # of vectors that rows may have as images; None: they may not
+    adapter_scales: tuple[float, ...] = ()  # of its LoRA adapters, as they were loaded
 
 
 class Sampler(Protocol):
@@ -192,6 +193,11 @@ class Backend(Protocol):
 
         Raises PoolFull, RowFault, BackendError.
         """
+
+    def scale_adapters(self, scales: tuple[float, ...]) -> None:
+        """Compute the steps from here on with these scales, as many as the capacity has. What the
+        cache holds stays as it was computed."""
+        return
 
     def share(self, source: int, target: int, length: int) -> None:
         """target (empty) starts with source's first length tokens: no recompute, no copy.

@@ -146,7 +146,7 @@ class Engine:
             return
         kept, ends = request.kept_special_tokens, request.sampling.stop_token_ids
         texts = TokenTexts(self._tokenizer, kept, ends) if ends else self._texts_with(kept)
-        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
+        sequence = self._sequence(request, tokens, limit, arrived_s, texts)
         sequence.images = images
         if isinstance(matcher, CallWatch):
             sequence.watch = matcher
@@ -156,9 +156,23 @@ class Engine:
         if keep is not None and images is None and not sequence.prompt_only:
             context = context_of(request, self.capacity)
             sequence.shift = context_shift(keep, len(tokens), context, request.max_tokens)
+        self.scheduler.add(sequence)
+
+    def _sequence(
+        self,
+        request: GenerateRequest,
+        tokens: Tokens[int],
+        limit: int,
+        arrived_s: float,
+        texts: TokenTexts,
+    ) -> Sequence:
+        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
+        sequence.adapters, scales = self.capacity.adapter_scales, request.adapter_scales
+        if scales is not None:
+            sequence.adapters = tuple(scales.get(n, 0.0) for n in range(len(sequence.adapters)))
         self._arrivals += 1
         self._sequences[request.id] = sequence
-        self.scheduler.add(sequence)
+        return sequence
 
     def cancel(self, id: str) -> bool:
         """The request leaves before the next step and yields nothing more. False when there is
@@ -217,10 +231,8 @@ class Engine:
         texts = self._texts_with(())
         for id, tokens in zip(parts, checked, strict=True):
             part = replace(request, id=id, max_tokens=0)
-            sequence = Sequence(part, tokens, len(tokens), self._arrivals, self._clock(), texts)
+            sequence = self._sequence(part, tokens, len(tokens), self._clock(), texts)
             sequence.hidden = HiddenState()
-            self._arrivals += 1
-            self._sequences[id] = sequence
             self.scheduler.add(sequence)
 
     def stay_within(self, step_limit_s: float) -> None:
@@ -252,14 +264,24 @@ class Engine:
         step = self.scheduler.schedule()
         self._count_started(step, output)
         self._report_failed(output)
-        if not step.rows:
+        if not self.capacity.adapter_scales:
+            self._run(step, began_s, output)
             return
+        for scales, part in step.by_adapters():
+            self._backend.scale_adapters(scales)
+            if not self._run(part, began_s, output):
+                return
+
+    def _run(self, step: ScheduledStep, began_s: float, output: StepOutput) -> bool:
+        """Compute a step, or a part of one. False: there was no room for it."""
+        if not step.rows:
+            return True
         started_s = self._clock()
         try:
             sampled, fault = self._compute(step)
         except PoolFull:
             self._relieve(output)
-            return
+            return False
         now_s = self._clock()
         self.counters.steps += 1
         self._pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
@@ -270,6 +292,7 @@ class Engine:
         if self.speculation is not None and step.decoding and not step.chunks:
             tokens, seconds = len(sampled), now_s - began_s
             self.speculation.observe(len(step.decoding), step.draft_tokens, tokens, seconds)
+        return True
 
     def _compute(self, step: ScheduledStep) -> tuple[Tokens[SampledToken], RowFault | None]:
         try:

@@ -160,9 +160,7 @@ class KvCache:
             self.evict_oldest()
         slot = self._free_slots[-1]
         if self.pool.free < needed or not self.swap.restore(copy, slot):
-            return self._start(
-                sequence, self.prefixes.longest_match(sequence.tokens, sequence.salt)
-            )
+            return self._start(sequence, self.prefixes.longest_match(*sequence.prefix))
         self._free_slots.pop()
         self.pool.open(slot)
         merged = self._merge(sequence, slot)
@@ -176,9 +174,7 @@ class KvCache:
     def _merge(self, sequence: Sequence, slot: int) -> int:
         """Share with the pool what of a restored sequence is there already: it would be attended
         over twice. Returns the number of tokens."""
-        match = (
-            self.prefixes.longest_match(sequence.tokens, sequence.salt) if self._partial else None
-        )
+        match = self.prefixes.longest_match(*sequence.prefix) if self._partial else None
         if match is None:
             return 0
         self._backend.merge(match.source.slot, slot, match.length)

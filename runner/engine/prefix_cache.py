@@ -2,7 +2,8 @@
 
 Every sequence in the backend's cache can be a source, running or finished, for those of the same
 salt: who does not know it cannot find out by the time that an answer takes what others have asked.
-All others may have its public tokens, of which everybody may know.
+All others may have its public tokens, of which everybody may know. What was computed with other
+scales of the adapters is of no use to anybody.
 A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the
 least recently used ones go first. The cache knows neither the backend nor the pool: it names
 sequences by their id.
@@ -27,6 +28,7 @@ class PrefixSource(Protocol):
     salt: str | None
     min_match: int
     public: int
+    adapters: Adapters
 
 
 class SlotSource(PrefixSource, Protocol):
@@ -35,6 +37,7 @@ class SlotSource(PrefixSource, Protocol):
     slot: int
 
 
+Adapters = tuple[float, ...]  # the scales of all
 SourceT = TypeVar("SourceT", bound=PrefixSource)
 
 
@@ -48,6 +51,7 @@ class FinishedSequence:
     salt: str | None = None
     min_match: int = 0
     public: int = 0
+    adapters: Adapters = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +78,11 @@ def common_prefix(left: array[int], right: array[int], limit: int) -> int:
     return done
 
 
-def _open(source: PrefixSource, salt: str | None) -> int:
-    """How many of the source's first tokens those of a salt may have."""
-    return source.computed if source.salt == salt else min(source.public, source.computed)
+def _open(source: PrefixSource, salt: str | None, adapters: Adapters) -> int:
+    """How many of the source's first tokens those of a salt may have, computed so or not yet."""
+    if source.adapters != adapters:
+        return 0
+    return len(source.tokens) if source.salt == salt else source.public
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,15 @@ class PrefixSharing:
     partial: bool = True
     block_size: int = 1
 
-    def usable(self, source: PrefixSource, tokens: array[int], salt: str | None = None) -> int:
+    def usable(
+        self,
+        source: PrefixSource,
+        tokens: array[int],
+        salt: str | None = None,
+        adapters: Adapters = (),
+    ) -> int:
         """How much of the beginning of tokens, but not all of it, source gives."""
-        limit = min(_open(source, salt), len(tokens) - 1)
+        limit = min(_open(source, salt, adapters), source.computed, len(tokens) - 1)
         if not self.partial and limit < source.computed:
             return 0
         length = common_prefix(source.tokens, tokens, limit)
@@ -102,7 +114,8 @@ class PrefixSharing:
 
     def shared(self, outer: PrefixSource, inner: PrefixSource) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
-        limit = min(_open(outer, inner.salt), inner.computed)
+        known = _open(outer, inner.salt, inner.adapters)
+        limit = min(known, outer.computed, inner.computed)
         if not self.partial and limit < outer.computed:
             return 0
         length = common_prefix(outer.tokens, inner.tokens, limit)
@@ -153,7 +166,9 @@ class PrefixCache:
         ended = self._running.pop(slot)
         tokens = ended.tokens[: ended.computed]
         public = min(ended.public, ended.computed)
-        kept = FinishedSequence(slot, tokens, ended.computed, ended.salt, ended.min_match, public)
+        kept = FinishedSequence(
+            slot, tokens, ended.computed, ended.salt, ended.min_match, public, ended.adapters
+        )
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -170,13 +185,13 @@ class PrefixCache:
         return next((entry for entry in self._finished.values() if entry is not besides), None)
 
     def longest_match(
-        self, tokens: array[int], salt: str | None = None
+        self, tokens: array[int], salt: str | None = None, adapters: Adapters = ()
     ) -> PrefixMatch[SlotSource] | None:
         """The source that holds most of the beginning of tokens. At least one token is left
         over, since only computing one gives the logits of the next."""
         best: PrefixMatch[SlotSource] | None = None
         for source in self._sources():
-            length = self._sharing.usable(source, tokens, salt)
+            length = self._sharing.usable(source, tokens, salt, adapters)
             if length and (best is None or length >= best.length):
                 best = PrefixMatch(source, length)
         if best is not None and best.source.slot in self._finished:
@@ -184,7 +199,9 @@ class PrefixCache:
             self._finished[slot] = self._finished.pop(slot)
         return best
 
-    def ahead(self, tokens: array[int], salt: str | None = None) -> PrefixMatch[SlotSource] | None:
+    def ahead(
+        self, tokens: array[int], salt: str | None = None, adapters: Adapters = ()
+    ) -> PrefixMatch[SlotSource] | None:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
         best: PrefixMatch[SlotSource] | None = None
@@ -193,7 +210,7 @@ class PrefixCache:
         for source in self._running.values():
             if source.computed + 1 >= len(source.tokens):
                 continue
-            limit = len(tokens) - 1 if source.salt == salt else min(source.public, len(tokens) - 1)
+            limit = min(_open(source, salt, adapters), len(tokens) - 1)
             if limit <= source.computed:
                 continue
             length = whole_image_length(tokens, common_prefix(source.tokens, tokens, limit))

@@ -17,7 +17,10 @@ class RunningSequence:
     cannot be shared. row computes the next token once the prompt is computed, and is kept from
     step to step."""
 
-    __slots__ = ("computed", "min_match", "public", "row", "salt", "sequence", "slot", "tokens")
+    __slots__ = (
+        *("adapters", "computed", "min_match", "public", "row"),
+        *("salt", "sequence", "slot", "tokens"),
+    )
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class RunningSequence:
         self.min_match = source.min_match if source is not None and computed else 0
         self.tokens: array[int] = sequence.tokens  # the same array
         self.salt = sequence.salt
+        self.adapters = sequence.adapters
         self.public = sequence.public
         if source is not None and computed >= source.public:
             self.public = max(self.public, source.public)

@@ -25,6 +25,7 @@ from runner.backends.backend import Backend, Row
 from runner.engine.fair_share import HEAD_START, OUTPUT_COST, FairShare, Turn, owes
 from runner.engine.kv_cache import KvCache, Match
 from runner.engine.pacer import Pacer
+from runner.engine.prefix_cache import Adapters
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
@@ -55,6 +56,24 @@ class ScheduledStep:
     def prefill_tokens(self) -> int:
         """Prompt tokens in the step."""
         return sum(count for _, count in self.chunks)
+
+    def by_adapters(self) -> Iterator[tuple[Adapters, ScheduledStep]]:
+        """The same work in parts, each for one set of scales of the adapters."""
+        of_decoding = list(zip(self.decoding, self.rows, strict=False))
+        of_chunks = list(zip(self.chunks, self.rows[len(of_decoding) :], strict=True))
+        batch = (*self.decoding, *(running for running, _ in self.chunks))
+        for scales in dict.fromkeys(running.adapters for running in batch):
+            decoding = [item for item in of_decoding if item[0].adapters == scales]
+            chunks = [item for item in of_chunks if item[0][0].adapters == scales]
+            yield (
+                scales,
+                ScheduledStep(
+                    [row for _, row in (*decoding, *chunks)],
+                    [running for running, _ in decoding],
+                    [chunk for chunk, _ in chunks],
+                    sum(len(row.draft) for _, row in decoding),
+                ),
+            )
 
 
 class Scheduler:
@@ -351,8 +370,8 @@ class Scheduler:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
         if sequence.unscored:
             return None
-        resident = self.cache.prefixes.longest_match(sequence.tokens, sequence.salt)
-        swapped = self.cache.swap.longest_match(sequence.tokens, sequence.salt)
+        resident = self.cache.prefixes.longest_match(*sequence.prefix)
+        swapped = self.cache.swap.longest_match(*sequence.prefix)
         worth = RESTORE_TOKENS + (0 if resident is None else resident.length)
         if swapped is None or swapped.length < worth or not self._fits(sequence, swapped):
             return resident
@@ -373,7 +392,7 @@ class Scheduler:
         if sequence.unscored:
             return False
         available = 0 if match is None else match.length
-        ahead = self.cache.prefixes.ahead(sequence.tokens, sequence.salt)
+        ahead = self.cache.prefixes.ahead(*sequence.prefix)
         if ahead is None or ahead.length < available + HOLD_TOKENS:
             return False
         sequence.held_by, sequence.held_until = ahead.source, ahead.length

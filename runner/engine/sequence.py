@@ -74,6 +74,7 @@ class Sequence:
         "_careful_at",
         "_repeats",
         "_texts",
+        "adapters",
         "arrival",
         "cached",
         "charged",
@@ -128,6 +129,7 @@ class Sequence:
         self.client = request.client
         self.salt = request.cache_salt
         self.public = request.public_tokens
+        self.adapters: tuple[float, ...] = ()  # the scales of all, set before the first step
         self.return_tokens = request.return_tokens
         self.stream_tokens = request.stream_tokens
         self.return_progress = request.return_progress
@@ -168,6 +170,11 @@ class Sequence:
         since only their states are wanted, are behind conversations."""
         priority = FOREMOST if self.turn_ends else self.priority
         return (priority, int(self.hidden is not None), self.arrival)
+
+    @property
+    def prefix(self) -> tuple[array[int], str | None, tuple[float, ...]]:
+        """What a prefix that another has computed must match."""
+        return self.tokens, self.salt, self.adapters
 
     @property
     def unscored(self) -> bool:

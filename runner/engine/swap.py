@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, SavedState
-from runner.engine.prefix_cache import FinishedSequence, PrefixMatch, PrefixSharing
+from runner.engine.prefix_cache import Adapters, FinishedSequence, PrefixMatch, PrefixSharing
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class SwappedSequence:
     salt: str | None = None
     min_match: int = 0
     public: int = 0
+    adapters: Adapters = ()
 
 
 class SwapSpace:
@@ -80,13 +81,13 @@ class SwapSpace:
         self._step_bytes = 0
 
     def longest_match(
-        self, tokens: array[int], salt: str | None = None
+        self, tokens: array[int], salt: str | None = None, adapters: Adapters = ()
     ) -> PrefixMatch[SwappedSequence] | None:
         """The copy that holds most of the beginning of tokens. At least one token is left
         over."""
         best: PrefixMatch[SwappedSequence] | None = None
         for entry in self._entries:
-            length = self._sharing.usable(entry, tokens, salt)
+            length = self._sharing.usable(entry, tokens, salt, adapters)
             if length and (best is None or length >= best.length):
                 best = PrefixMatch(entry, length)
         return best
@@ -113,7 +114,7 @@ class SwapSpace:
         self._measure(state.size_bytes, self._clock() - began_s)
         min_match = entry.computed if self._backend.capacity.whole_copies else 0
         copy = SwappedSequence(
-            entry.tokens, entry.computed, state, entry.salt, min_match, entry.public
+            entry.tokens, entry.computed, state, entry.salt, min_match, entry.public, entry.adapters
         )
         self._entries[copy] = None
         self.size_bytes += state.size_bytes

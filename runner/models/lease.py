@@ -31,7 +31,8 @@ class Lease:
     """The right to use a loaded model while the lease lasts. load_s: how long this lease
     waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
     the request or the Modelfile has it, up to the model's maximum; clamped_context: the same where
-    they ask for more than that, else None."""
+    they ask for more than that, else None. adapter_scales: as set for all requests; None: they are
+    as loaded."""
 
     resident: Resident
     worker: WorkerHandle
@@ -39,6 +40,7 @@ class Lease:
     context_length: int
     clamped_context: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    adapter_scales: Mapping[int, float] | None = None
 
     @property
     def bundle(self) -> Bundle:

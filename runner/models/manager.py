@@ -75,6 +75,7 @@ class Manager:
         self.crashes = Crashes()  # whoever keeps them sets his own
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
+        self.adapter_scales: dict[str, Mapping[int, float]] = {}  # as set for all, by model digest
         self._loads: dict[Hashable, Load] = {}
         self._leaving: set[Load] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,7 +142,8 @@ class Manager:
             resident.context_length = resident.context(options)
             worker = await asyncio.shield(resident.load.loading)
             context, clamped = resident.context(options), resident.clamped_context(options)
-            yield Lease(resident, worker, load_s, context, clamped, options)
+            scales = self.adapter_scales.get(str(stored.digest))
+            yield Lease(resident, worker, load_s, context, clamped, options, scales)
         finally:
             resident.leave(self._now())
             self._changed.set()

@@ -151,8 +151,9 @@ class WorkerHandle:
         *,
         truncate: bool,
     ) -> Embeddings:
-        """One vector for each input. Of request the priority, client, salt, form and context
-        length count, the most tokens of an input. Raises what the worker reports."""
+        """One vector for each input. Of request the priority, client, salt, form, scales of the
+        adapters and context length count, the most tokens of an input. Raises what the worker
+        reports."""
         shares = to_json(request)
         given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
         reply = await self.call("embed", inputs=given, truncate=truncate, **shares)

@@ -40,6 +40,19 @@ def cache_salt(lease: Lease, own: str | None = None) -> str:
     return f"{lease.bundle.digest.hex[:16]}:{current_caller().id}:{own or ''}"
 
 
+def adapter_scales(lease: Lease, asked: Mapping[int, float] | None) -> Mapping[int, float] | None:
+    """How strongly the model's adapters act. asked: by the request, by their numbers. Raises
+    InvalidRequest for adapters that it does not have."""
+    count = len(lease.plan.adapters)
+    if wrong := [number for number in asked or () if number >= count]:
+        raise InvalidRequest(
+            f"lora: {lease.bundle.name.short} has no adapter {wrong[0]}; it has {count}, the first"
+            " is 0 (GET /lora-adapters lists them)",
+            param="lora",
+        )
+    return lease.adapter_scales if asked is None else asked
+
+
 def allowed_priority(priority: int) -> int:
     """The priority. Raises InvalidRequest for one that is not the caller's to take."""
     if priority < 0 and not current_caller().admin:
@@ -77,6 +90,7 @@ async def embeddings_of(
         cache_salt=cache_salt(lease, salt),
         context_length=lease.context_length,
         form=form,
+        adapter_scales=adapter_scales(lease, None),
     )
     return await lease.worker.embed(inputs, request, truncate=truncate)
 

@@ -96,7 +96,7 @@ def _caches(plan: LoadPlan) -> list[Path]:
 
 def _shares(id: str, frame: Frame) -> GenerateRequest:
     """How a request without a prompt of its own shares the model with others."""
-    names = ("priority", "client", "cache_salt", "context_length", "form")
+    names = ("priority", "client", "cache_salt", "context_length", "form", "adapter_scales")
     return from_json(GenerateRequest, {"id": id, **{k: frame[k] for k in names if k in frame}})
 
 

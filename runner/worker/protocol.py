@@ -16,7 +16,8 @@ Daemon to worker
     cancel    id                           no answer; the request sends nothing more
     pause     id                           no answer; it gives up its place in the batch
     resume    id                           no answer; it is queued again
-    embed     id, inputs, truncate, priority, client, cache_salt, context_length, form
+    embed     id, inputs, truncate, priority, client, cache_salt, context_length, form,
+              adapter_scales
                                            inputs: list of strings or lists of token ids
     rank      id, pairs, truncate, client  [[query, document], ...]; answered as embed
     tokenize  id, text, add_special        answer: reply {"tokens": [...]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.conftest import RunningDaemon, StartDaemon
 from tests.integration.cli_process import hearth, of_daemon
 
 RANK = 4
+OTHER = -1.0
 REPEATING = "the fire is warm and the fire is warm and the fire is"
 WEIGHTS = Path(ember.__file__).parent / "ember.gguf"
 
@@ -67,8 +69,60 @@ def test_an_adapter_changes_the_text_by_its_scale(daemon: RunningDaemon, tmp_pat
     create(daemon, tmp_path, "silent", "ADAPTER ./lora.gguf", "PARAMETER lora_scale 0")
     with daemon.client() as client:
         plain = text(client, "plain")
-        assert text(client, "silent") == plain
-        assert text(client, "adapted") != plain
+        adapted = text(client, "adapted")
+        assert text(client, "silent") == plain != adapted
+        check_scales_of_requests(client, plain, adapted)
+        check_scales_of_all_requests(client, plain, adapted)
+
+
+def completion(client: httpx.Client, *scales: float) -> tuple[str, int]:
+    """What the adapted model says with these scales of its adapters, and the tokens of the prompt
+    that were not computed again."""
+    lora = [{"id": number, "scale": scale} for number, scale in enumerate(scales)]
+    body = {"model": "adapted", "prompt": "The fire is", "temperature": 0, "n_predict": 12}
+    response = client.post("/completion", json={**body, "lora": lora})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["generation_settings"]["lora"] == lora
+    return answer["content"], answer["timings"]["cache_n"]
+
+
+def check_scales_of_requests(client: httpx.Client, plain: str, adapted: str) -> None:
+    """Requests of several scales do not see what the others have computed, one after the other
+    or at the same time."""
+    other, cached = completion(client, OTHER)
+    assert cached == 0
+    assert other not in (plain, adapted)
+    assert completion(client, 0.0) == (plain, 0)
+    assert completion(client, 1.0)[0] == adapted
+    assert completion(client, OTHER)[1] > 0
+    wanted = {0.0: plain, OTHER: other, 1.0: adapted}
+    with ThreadPoolExecutor(8) as threads:
+        scales = [*wanted, *wanted, *wanted]
+        said = list(threads.map(lambda scale: completion(client, scale)[0], scales))
+    assert said == [wanted[scale] for scale in scales]
+    refused = client.post("/completion", json={"prompt": "x", "model": "adapted",
+                                               "lora": [{"id": 1, "scale": 1}]})  # fmt: skip
+    assert refused.status_code == 400
+    assert "has no adapter 1" in refused.text
+
+
+def check_scales_of_all_requests(client: httpx.Client, plain: str, adapted: str) -> None:
+    def given() -> float:
+        (adapter,) = client.get("/lora-adapters?model=adapted").json()
+        return float(adapter["scale"])
+
+    for scale, wanted in ((0.0, plain), (1.0, adapted)):
+        body = [{"id": 0, "scale": scale}]
+        answer = client.post("/lora-adapters?model=adapted", json=body)
+        assert answer.json() == {"success": True}, answer.text
+        assert given() == scale
+        assert text(client, "adapted") == wanted
+        assert completion(client, 1.0)[0] == adapted
+    for wrong in ([{"id": 1, "scale": 1}], [{"id": 0}], {"id": 0, "scale": 1}, "x"):
+        assert client.post("/lora-adapters?model=adapted", json=wrong).status_code == 400
+    assert client.post("/lora-adapters?model=adapted", json=[]).status_code == 200
+    assert given() == 1.0
 
 
 def test_parameters_of_a_modelfile_reach_the_sampler(daemon: RunningDaemon, tmp_path: Path) -> None:

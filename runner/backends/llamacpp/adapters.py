@@ -1,4 +1,4 @@
-"""LoRA adapters of a load plan, put on a context: every sequence in it is computed with them.
+"""LoRA adapters of a load plan, put on a context: a step is computed with one scale of each.
 
 Whether an adapter is for this model is checked in Python before, by the daemon. Knows nothing of
 how the model itself is loaded.
@@ -14,25 +14,49 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
+from runner.backends.backend import BackendError
 from runner.backends.host_sampling import native_log
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
 
-def apply_adapters(plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]) -> None:
-    """Load the plan's adapters for model and set them, with their scales, on context. They are
-    freed with the model. Raises ModelLoadFailed with the library's last words."""
+class Adapters:
+    """Those of one context. They are freed with its model."""
+
+    def __init__(self, context: Any, handles: Sequence[Any], scales: tuple[float, ...]) -> None:
+        """Sets them. Raises BackendError."""
+        self._context = context
+        self._handles = (native.llama_adapter_lora_p_ctypes * len(handles))()
+        for at, handle in enumerate(handles):
+            self._handles[at] = ctypes.cast(handle, native.llama_adapter_lora_p_ctypes)
+        self._scales: tuple[float, ...] | None = None
+        self.scale(scales)
+
+    def scale(self, scales: tuple[float, ...]) -> None:
+        """Compute with these scales from here on; llama.cpp builds its graph anew where they
+        differ. Raises BackendError."""
+        if scales == self._scales:
+            return
+        count = len(self._handles)
+        values = (ctypes.c_float * count)(*scales)
+        code = native.llama_set_adapters_lora(self._context, self._handles, count, values)
+        if code != 0:
+            raise BackendError(f"llama.cpp rejected the adapters (code {code})")
+        self._scales = scales
+
+
+def apply_adapters(
+    plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]
+) -> Adapters | None:
+    """Load the plan's adapters for model and set them, with their scales, on context; None: it has
+    none. Raises ModelLoadFailed with the library's last words."""
     if not plan.adapters:
-        return
+        return None
     handles = [_load(Path(path), model, library_errors) for path, _ in plan.adapters]
-    count = len(handles)
-    adapters = (native.llama_adapter_lora_p_ctypes * count)()
-    for at, handle in enumerate(handles):
-        adapters[at] = ctypes.cast(handle, native.llama_adapter_lora_p_ctypes)
-    scales = (ctypes.c_float * count)(*(scale for _, scale in plan.adapters))
-    code = native.llama_set_adapters_lora(context, adapters, count, scales)
-    if code != 0:
-        raise ModelLoadFailed(f"llama.cpp rejected the adapters (code {code})")
+    try:
+        return Adapters(context, handles, tuple(scale for _, scale in plan.adapters))
+    except BackendError as error:
+        raise ModelLoadFailed(str(error)) from None
 
 
 def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:

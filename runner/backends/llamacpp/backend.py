@@ -32,6 +32,7 @@ from runner.backends.host_sampling.rows import (
     score_rows,
 )
 from runner.backends.host_sampling.sampler import HostSampler
+from runner.backends.llamacpp.adapters import Adapters
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.saved_sequence import (
@@ -53,15 +54,21 @@ class LlamaCppBackend(Backend):
     """A context of llama.cpp; its memory of sequences is the cache."""
 
     def __init__(
-        self, context: Context, capacity: Capacity, vision: LlamaCppVisionEncoder | None = None
+        self,
+        context: Context,
+        capacity: Capacity,
+        vision: LlamaCppVisionEncoder | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
-        """Takes over context and vision, which is that of rows with images."""
+        """Takes over context and vision, which is that of rows with images. adapters: of the
+        context."""
         self.capacity = capacity
         self._context = context
         self._batch = TokenBatch(capacity.batch_tokens)
         self._grouping = SmallBatchPolicy()
         self._sampling = RowSampler(capacity.vocabulary)
         self._vision = vision
+        self._adapters = adapters
         differ = vision is not None and vision.uses_mrope
         self._positions = SequencePositions() if differ else None
         self._images = None if vision is None else ImageBatch(context, self._positions)
@@ -69,6 +76,10 @@ class LlamaCppBackend(Backend):
     def create_sampler(self, params: SamplingParams) -> HostSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
         return HostSampler(params, self._sampling.candidates, self.capacity.vocabulary)
+
+    def scale_adapters(self, scales: tuple[float, ...]) -> None:
+        if self._adapters is not None:
+            self._adapters.scale(scales)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:

@@ -27,7 +27,7 @@ from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp import kernels
-from runner.backends.llamacpp.adapters import apply_adapters
+from runner.backends.llamacpp.adapters import Adapters, apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import (
@@ -69,7 +69,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             if not handle:
                 raise _failure(plan, "no context could be created for it", library_errors)
             try:
-                apply_adapters(plan, model, handle, library_errors)
+                adapters = apply_adapters(plan, model, handle, library_errors)
             except BaseException:
                 native.llama_free(handle)
                 raise
@@ -85,7 +85,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
             "generation"
         )
-    backend, pair = _backend(plan, context, vision)
+    backend, pair = _backend(plan, context, vision, adapters)
     return LoadedBackend(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
@@ -106,10 +106,13 @@ def _with_kernels(plan: LoadPlan) -> LoadPlan:
 
 
 def _backend(
-    plan: LoadPlan, context: Context, vision: LlamaCppVisionEncoder | None
+    plan: LoadPlan,
+    context: Context,
+    vision: LlamaCppVisionEncoder | None,
+    adapters: Adapters | None,
 ) -> tuple[Backend, PairEncoder | None]:
     if not plan.embedding:
-        return _generation(plan, context, vision), None
+        return _generation(plan, context, vision, adapters), None
     capacity = _embedding_capacity(plan, context)
     if not plan.ranking:
         return LlamaCppEmbeddingBackend(
@@ -180,7 +183,10 @@ def _context_parameters(plan: LoadPlan, model: Any) -> Any:
 
 
 def _generation(
-    plan: LoadPlan, context: Context, vision: LlamaCppVisionEncoder | None
+    plan: LoadPlan,
+    context: Context,
+    vision: LlamaCppVisionEncoder | None,
+    adapters: Adapters | None,
 ) -> LlamaCppBackend:
     handle, model = context.handle, context.model
     recurrent = native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model)
@@ -203,8 +209,10 @@ def _generation(
             score_tokens=min(MAX_SCORE_TOKENS, batch_tokens),
             draft_tokens=0 if recurrent else max_draft_tokens(plan),
             hidden_states=True,
+            adapter_scales=tuple(scale for _, scale in plan.adapters),
         ),
         vision,
+        adapters,
     )
 
 

@@ -39,6 +39,7 @@ from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.fused_decoder import fuse
 from runner.backends.torch.layers.decoder import PlacedVectors
+from runner.backends.torch.loading.adapters import AdapterScales
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
 from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
@@ -75,8 +76,11 @@ class TorchBackend(Backend, LaunchAhead):
         caches: Sequence[LayerCache],
         pool: BlockPool,
         device: Any,
+        scales: AdapterScales | None = None,
     ) -> None:
+        """scales: of the adapters in model."""
         self.capacity = capacity
+        self._scales = scales
         self._model: LanguageModel | None = model
         self._caches = list(caches)
         self._pool = pool
@@ -99,6 +103,10 @@ class TorchBackend(Backend, LaunchAhead):
     def create_sampler(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
         return self._sampling.create(params)
+
+    def scale_adapters(self, scales: tuple[float, ...]) -> None:
+        if self._scales is not None:
+            self._scales.set(scales)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:

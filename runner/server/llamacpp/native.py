@@ -19,7 +19,6 @@ from runner.server.openai.logprobs import FLOOR
 from runner.server.openai.refused import GENERATE_REFUSED
 from runner.server.openai.wire import OpenAIGenerateFields, unsupported
 from runner.server.refused_fields import Refusals
-from runner.server.request_body import WireModel
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, GeneratedSequence, StreamRenderer, progress_fields
 from runner.server.timings import RunningTimings, timings_of
@@ -27,13 +26,6 @@ from runner.types import Delta, Finish, GenerateRequest, TokenLogprob
 
 MAX_PROBABILITIES = 20
 _SENT_BY_EDITORS = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms")
-
-
-class LoraScale(WireModel):
-    """How strongly an adapter acts."""
-
-    id: int = Field(ge=0)
-    scale: float
 
 
 class NativeFields(OpenAIGenerateFields):
@@ -53,7 +45,6 @@ class NativeFields(OpenAIGenerateFields):
     post_sampling_probs: bool | None = None
     return_tokens: bool = False
     response_fields: list[str] | None = None
-    lora: list[LoraScale] | None = None
     logit_bias: Any = None  # false as a bias: never
 
     def refuse_unsupported(self) -> None:
@@ -63,11 +54,6 @@ class NativeFields(OpenAIGenerateFields):
                 "post_sampling_probs",
                 "post_sampling_probs is not supported: n_probs are those of the model, before its "
                 "samplers",
-            )
-        if self.lora:
-            raise unsupported(
-                "lora",
-                "lora is not supported for one request: create a model with PARAMETER lora_scale",
             )
         if (self.n_probs or 0) > MAX_PROBABILITIES:
             raise Unsupported(

@@ -40,7 +40,10 @@ def generation_settings(
         "ignore_eos": request.ignore_eos,
         "logit_bias": biases,
         "grammar": "" if request.grammar is None else request.grammar.text,
-        "lora": [],
+        "lora": [
+            {"id": number, "scale": scale}
+            for number, scale in (request.adapter_scales or {}).items()
+        ],
         **own,
     }
 

@@ -44,7 +44,6 @@ GENERATE_REFUSED: Final[Refusals] = {
     "guided_whitespace_pattern": Refusal("write the white space into the grammar or the schema"),
     "lora_request": Refusal("make a model of the adapter: ADAPTER in a Modelfile"),
     # llama.cpp's server
-    "lora": Refusal("make a model of the adapter: ADAPTER in a Modelfile, with lora_scale"),
     "n_probs": Refusal("ask for logprobs"),
     "post_sampling_probs": Refusal("logprobs are of the model, before sampling"),
     "min_keep": Refusal("every sampler leaves one token", (0, 1)),

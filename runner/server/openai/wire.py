@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -39,6 +39,8 @@ from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
+MAX_ADAPTERS: Final = 64
+
 
 def _not_zero(limit: int) -> int:
     if limit == 0:
@@ -54,6 +56,21 @@ class StreamOptions(WireModel):
 
     include_usage: bool | None = None
     continuous_usage_stats: Any = None
+
+
+class LoraScale(WireModel):
+    """How strongly the adapter of that number acts."""
+
+    id: int = Field(ge=0, lt=MAX_ADAPTERS)
+    scale: Finite = Field(ge=-100, le=100)
+
+
+AdapterScales = Annotated[list[LoraScale], Field(max_length=MAX_ADAPTERS)]
+
+
+def scales_of(given: AdapterScales | None) -> dict[int, float] | None:
+    """By number; None for none, which asks for nothing."""
+    return {item.id: item.scale for item in given or ()} or None
 
 
 class OpenAIGenerateFields(SamplingFields):
@@ -85,6 +102,7 @@ class OpenAIGenerateFields(SamplingFields):
     thinking_budget_tokens: int | None = None
     reasoning_budget_tokens: int | None = None
     timings_per_token: bool | None = None
+    lora: AdapterScales | None = None  # those that are not in it do not act
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
@@ -120,6 +138,7 @@ class OpenAIGenerateFields(SamplingFields):
             cache_salt=self.cache_salt,
             shared_prefix=bool(self.shared_prefix),
             return_progress=bool(self.return_progress or self.timings_per_token),
+            adapter_scales=scales_of(self.lora),
         )
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:

@@ -86,8 +86,7 @@ def place_downloads(tests: Path) -> None:
         "stories15M-q4_0.gguf": FOLDER / "draft.gguf",
     }
     for name, path in files.items():
-        if not (tests / "tmp" / name).exists():
-            (tests / "tmp" / name).write_bytes(path.read_bytes())
+        (tests / "tmp" / name).write_bytes(path.read_bytes())
 
 
 def _made(name: str, write: Any) -> Path:

@@ -103,6 +103,9 @@ class LaunchAheadBackend(Backend):
     def create_sampler(self, params: SamplingParams) -> Sampler:
         return self._backend.create_sampler(params)
 
+    def scale_adapters(self, scales: tuple[float, ...]) -> None:
+        self._backend.scale_adapters(scales)
+
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend. Rows that are in flight are read, the others computed, and the step after
         this one begun."""

@@ -27,22 +27,49 @@ _SIDES = (".lora_a", ".lora_b")
 
 @dataclass(frozen=True, slots=True)
 class LoraPair:
-    """up [outputs, rank] times down [rank, inputs], with its scale already in up."""
+    """up [outputs, rank] times down [rank, inputs], of the adapter of that number."""
 
     down: Tensor
     up: Tensor
+    adapter: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoraLinear(Linear):
-    """A map and what adapters add to it: down [inputs, rank], up [rank, outputs]."""
+    """A map and what adapters add to it: down [inputs, rank], up [rank, outputs], scales [rank]."""
 
     base: Linear
     down: Tensor
     up: Tensor
+    scales: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.base(x) + (x @ self.down) @ self.up
+        return torch.addmm(self.base(x), (x @ self.down) * self.scales, self.up)
+
+
+class AdapterScales:
+    """How strongly each adapter acts, in all maps. They change in place: graphs that were recorded
+    read them there."""
+
+    def __init__(self, scales: tuple[float, ...]) -> None:
+        self._scales = scales
+        self._maps: list[tuple[Tensor, Tensor]] = []  # the scales of a map, and whose they are
+
+    def of_map(self, adapters: Sequence[int], dtype: Any, device: Any) -> Tensor:
+        """The scales [rank] of a map: adapters says whose each is."""
+        whose = torch.tensor(adapters, device=device)
+        scales = torch.tensor(self._scales, dtype=dtype, device=device)[whose]
+        self._maps.append((scales, whose))
+        return scales
+
+    def set(self, given: tuple[float, ...]) -> None:
+        """Compute with these from here on."""
+        if given == self._scales:
+            return
+        self._scales = given
+        with torch.inference_mode():
+            for scales, whose in self._maps:
+                scales.copy_(torch.tensor(given, dtype=scales.dtype, device=scales.device)[whose])
 
 
 class LoraAdapters:
@@ -51,11 +78,12 @@ class LoraAdapters:
     def __init__(self, adapters: Sequence[tuple[str, float]], model: GgufHeader) -> None:
         """adapters: files and the scale of each. Raises ModelLoadFailed for one that is not for
         this model."""
+        self.scales = AdapterScales(tuple(scale for _, scale in adapters))
         self._found: dict[str, list[LoraPair]] = {}
         self._unused: dict[str, str] = {}
-        for path, scale in adapters:
+        for number, (path, _) in enumerate(adapters):
             try:
-                self._read(read_header(Path(path)), scale, model)
+                self._read(read_header(Path(path)), number, model)
             except RegistryError as error:
                 raise ModelLoadFailed(f"the adapter {Path(path).name}: {error}") from error
 
@@ -82,7 +110,7 @@ class LoraAdapters:
                 " of this model; the backend llamacpp may apply it"
             )
 
-    def _read(self, header: GgufHeader, scale: float, model: GgufHeader) -> None:
+    def _read(self, header: GgufHeader, number: int, model: GgufHeader) -> None:
         name = header.path.name
         if header.metadata.get("general.type") != "adapter":
             raise ModelLoadFailed(f"{name} is not an adapter")
@@ -103,17 +131,22 @@ class LoraAdapters:
                     f"the adapter {name}: the matrices for {shown(origin.name)} are"
                     f" {list(down.shape)} and {list(up.shape)}"
                 )
-            factor = scale * alpha / len(down) if alpha else scale
+            factor = alpha / len(down) if alpha else 1.0
             place = stem.removesuffix(".weight")
-            self._found.setdefault(place, []).append(LoraPair(down, up * factor))
+            self._found.setdefault(place, []).append(LoraPair(down, up * factor, number))
             self._unused[place] = name
 
 
 def add_adapters(
-    base: Linear, parts: Sequence[tuple[int, Sequence[LoraPair]]], dtype: Any, device: Any
+    base: Linear,
+    parts: Sequence[tuple[int, Sequence[LoraPair]]],
+    scales: AdapterScales,
+    dtype: Any,
+    device: Any,
 ) -> Linear:
     """base with what is added to its outputs: parts: how many outputs each has, and what is added
-    to these. One product for all of them; it has zeros where they do not meet."""
+    to these. One product for all of them; it has zeros where they do not meet. scales: gets those
+    of this map."""
     pairs = [pair for _, found in parts for pair in found]
     if not pairs:
         return base
@@ -126,7 +159,9 @@ def add_adapters(
             row += len(pair.down)
         first += size
     down = torch.cat([pair.down for pair in pairs]).t().contiguous()
-    return LoraLinear(base, down.to(device, dtype), up.to(device, dtype))
+    whose = [pair.adapter for pair in pairs for _ in range(len(pair.down))]
+    own = scales.of_map(whose, dtype, device)
+    return LoraLinear(base, down.to(device, dtype), up.to(device, dtype), own)
 
 
 def _side(stored: StoredTensors, origin: TensorOrigin, side: str) -> Tensor:

@@ -73,7 +73,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             backend = (
                 _embedder(plan, source.header, model, memory, context)
                 if plan.embedding
-                else generator(plan, source.config, memory, model, context)
+                else generator(plan, source.config, memory, model, context, adapters)
             )
     except (RuntimeError, MemoryError) as error:
         if not _is_shortage(error):
@@ -150,9 +150,10 @@ def generator(
     memory: TorchMemoryPlan,
     model: Decoder | Encoder,
     context: int,
+    adapters: LoraAdapters | None = None,
 ) -> Backend:
-    """A model with its cache, as memory plans it. Raises ModelLoadFailed for one that only reads,
-    and what torch raises when memory is short."""
+    """A model with its cache, as memory plans it. adapters: its own. Raises ModelLoadFailed for one
+    that only reads, and what torch raises when memory is short."""
     if isinstance(model, Encoder):
         raise ModelLoadFailed(
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
@@ -178,8 +179,10 @@ def generator(
         draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
         hidden_states=True,
         input_width=shape.hidden,
+        adapter_scales=tuple(scale for _, scale in plan.adapters),
     )
     pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
-    backend = TorchBackend(model, capacity, caches, pool, memory.device)
+    scales = None if adapters is None else adapters.scales
+    backend = TorchBackend(model, capacity, caches, pool, memory.device, scales)
     # Which tokens a step with drafts gives is known once it was read: the next one has to wait.
     return backend if plan.draft_tokens else launch_ahead(backend)

@@ -225,7 +225,8 @@ class WeightLoader:
         added = [
             (outputs, self._adapters.for_linear(name, inputs, outputs)) for name, outputs in parts
         ]
-        return add_adapters(base, added, self.placement.dtype, self.placement.device)
+        place = self.placement
+        return add_adapters(base, added, self._adapters.scales, place.dtype, place.device)
 
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self._kernels is not None:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from runner.backends.backend import BackendError, PoolFull, Row, RowFault, SampledToken
+from runner.engine.engine import Engine
 from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
 from runner.types import Finish, GenerateRequest, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeSampler
-from tests.unit.runner.engine.runs import Run, encode
+from tests.unit.runner.engine.runs import TOKENIZER, Recorder, Run, encode
 
 
 def test_a_request_is_answered_and_ends_with_the_end_token() -> None:
@@ -494,3 +496,40 @@ def test_a_cancelled_embedding_is_not_computed() -> None:
     run.engine.embed(GenerateRequest("e"), [[1]], truncate=True)
     assert run.engine.cancel("e")
     assert not run.engine.busy
+
+
+class Scaled(Recorder):
+    """A backend with two adapters, which remembers what was computed with which scales."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(replace(run.backend.capacity, adapter_scales=(1.0, 0.5)))
+        self.computed: list[tuple[tuple[float, ...], list[int]]] = []
+        self.scales: tuple[float, ...] = ()
+
+    def scale_adapters(self, scales: tuple[float, ...]) -> None:
+        self.scales = scales
+
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
+        self.computed.append((self.scales, sorted(row.sequence for row in rows)))
+        return super().step(rows)
+
+
+def test_sequences_are_computed_with_the_scales_of_their_adapters_and_no_others() -> None:
+    run = Run()
+    run.backend = backend = Scaled(run)
+    run.engine = Engine(backend, TOKENIZER)
+    asked = {"own": None, "one": {1: 2.0}, "same": {0: 0.0, 1: 2.0}, "loaded": {0: 1.0, 1: 0.5}}
+    for id, scales in asked.items():
+        run.submit(id, "the very same prompt" * 4, adapter_scales=scales, max_tokens=5)
+    run.finish()
+    assert {scales for scales, _ in backend.computed} == {(1.0, 0.5), (0.0, 2.0)}
+    of = {scales: {s for each, slots in backend.computed if each == scales for s in slots}
+          for scales, _ in backend.computed}  # fmt: skip
+    assert not set.intersection(*of.values())
+    texts = {id: "".join(delta.text for delta in deltas) for id, deltas in run.deltas.items()}
+    assert len(set(texts.values())) == 1
+    ends = {id: deltas[-1].finish for id, deltas in run.deltas.items()}
+    cached = {id: end.usage.cached_tokens for id, end in ends.items() if end is not None}
+    assert cached["own"] == cached["one"] == 0
+    assert cached["same"] > 0
+    assert cached["loaded"] > 0

@@ -177,7 +177,7 @@ def test_a_copy_used_as_a_whole_goes_and_one_used_in_part_stays() -> None:
 def test_a_longer_copy_replaces_the_shorter_one_that_it_begins_with() -> None:
     run = Run(pool=250)
     run.answer("a", [97] * 100)
-    run.engine.scheduler.cache.swap.longest_match = lambda tokens, salt=None: None  # type: ignore[method-assign]
+    run.engine.scheduler.cache.swap.longest_match = lambda *prefix: None  # type: ignore[method-assign]
     run.answer("b", [97] * 200)
     assert [entry.computed for entry in run.swap.entries()] == [200]
 

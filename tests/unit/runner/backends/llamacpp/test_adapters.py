@@ -104,6 +104,10 @@ def test_an_adapter_gives_the_logits_of_merged_weights(
     expected = logits(open_model(path=str(merged)))
     found = logits(open_model(adapters=((str(adapter), scale),)))
     assert relative_error(found, expected) < 1e-3
+    later = open_model(adapters=((str(adapter), 0.0),))
+    assert relative_error(logits(later), plain) < 1e-3
+    later.backend.scale_adapters((scale,))
+    assert relative_error(logits(later, 1), expected) < 1e-3
     assert relative_error(plain, expected) > 0.05
 
 

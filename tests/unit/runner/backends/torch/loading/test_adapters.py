@@ -107,6 +107,21 @@ def test_several_adapters_add_up_on_plain_and_on_packed_weights(
     assert torch.allclose(logits(place, (paths[0], 1.0)) - plain, 2 * one, atol=1e-4)
 
 
+def test_scales_change_in_a_loaded_model(adapter: Path) -> None:
+    from runner.backends import torch as ours
+
+    plan = ember_plan("torch", adapters=((str(adapter), 1.0),), context_length=64, pool_tokens=64)
+    loaded = ours.load(plan, lambda _share: None)
+    try:
+        loaded.backend.scale_adapters((-0.5,))
+        assert nats(loaded) == answer("torch", (adapter, -0.5))
+        loaded.backend.reset()
+        loaded.backend.scale_adapters((1.0,))
+        assert nats(loaded) == answer("torch", (adapter, 1.0))
+    finally:
+        loaded.backend.close()
+
+
 def refused(adapter: Path, message: str) -> None:
     with pytest.raises(ModelLoadFailed, match=message):
         logits(WeightPlacement(torch.float32, torch.device("cpu"), 64), (str(adapter), 1.0))

@@ -175,7 +175,7 @@ def test_maps_that_adapters_change_are_left_to_the_modules(tmp_path: Path) -> No
     down, up = torch.zeros(first.feed_forward.down.matrices.k, 1), torch.zeros(1, 64)
     changed = GatedFeedForward(
         first.feed_forward.gate_up,
-        LoraLinear(first.feed_forward.down, down, up),
+        LoraLinear(first.feed_forward.down, down, up, torch.ones(1)),
         first.feed_forward.activation,
     )
     layer = PreNormLayer(first.input_norm, first.attention, first.feed_forward_norm, changed)
