@@ -1,4 +1,5 @@
-"""Whether a GGUF is a projector, which makes embeddings of images, and whether it is for a model.
+"""Whether a GGUF is a projector, which makes embeddings of images or recordings, and whether it is
+for a model.
 
 The rules are those of llama.cpp's tools/mtmd (clip_n_mmproj_embd, mtmd_init_from_file), which
 would refuse the projector when the model is first used; here it is refused when the model is made.
@@ -38,6 +39,8 @@ _WIDTHS: Final[dict[str, tuple[str, int]]] = {
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "ldp": ("mm.model.mb_block.1.block.2.1.bias", 0),
     "ldpv2": ("mm.model.peg.0.bias", 0),
+    **dict.fromkeys(("ultravox", "voxtral"), ("mm.a.mlp.2.weight", 1)),
+    "qwen2a": ("mm.a.fc.weight", 1),
 }
 _NORMED: Final = ("mm.3.bias", 0)  # of an mlp that ends with a norm
 
@@ -49,7 +52,8 @@ def is_projector(header: GgufHeader) -> bool:
 
 
 def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
-    """Refuse what cannot make embeddings of images for the model base. Raises BuildError."""
+    """Refuse what makes no embeddings of images or recordings for the model base. Raises
+    BuildError."""
     if not is_projector(projector):
         kind = projector.metadata.get("general.type") or f"a model ({projector.architecture})"
         raise BuildError(f"the file is not a projector but {kind}")

@@ -113,13 +113,18 @@ class ToolCall:
     arguments: str
 
 
+MediaKind = Literal["image", "audio"]
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture as the client sent it: PNG, JPEG, WebP, GIF (the first frame counts) or BMP. salt:
-    what is computed of it is shared with requests of the same one only, as cache_salt has it."""
+    """A picture as the client sent it: PNG, JPEG, WebP, GIF (the first frame counts) or BMP; or,
+    where kind says so, a recording, which goes the same way. salt: what is computed of it is shared
+    with requests of the same one only, as cache_salt has it."""
 
     data: bytes
     salt: str | None = None
+    kind: MediaKind = "image"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,14 @@
-"""Tiny models that read images, with random weights: a language model and its projector, for three
-kinds of images in a prompt.
+"""Tiny models that read images, or recordings, with random weights: a language model and its
+projector, for three kinds of images in a prompt.
 
     idefics3  plain positions, causal; tokens around and between the slices of an image
     gemma3    the tokens of an image see each other
     qwen2vl   positions of two dimensions (M-RoPE)
+
+and for two kinds of recordings, by encoders that are Whisper's:
+
+    ultravox  four frames are a token
+    qwen2a    two frames are one; tokens around a recording, and M-RoPE
 
 The tensors are those that llama.cpp's tools/mtmd/clip.cpp loads.
 """
@@ -33,6 +38,10 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+NORMS = tuple(
+    f"{name}.weight" for name in ("norm", "ln1", "ln2", "post_ln", "norm_pre", "norm_mid")
 )
 
 Shapes = list[tuple[str, tuple[int, ...]]]
@@ -72,6 +81,52 @@ def write_vision_model(
     _write_model(files.model, KINDS[kind], template)
     _write_projector(files.projector, KINDS[kind], width)
     return files
+
+
+AUDIO_KINDS = {"ultravox": "llama", "qwen2a": "qwen2vl"}  # the architecture of the language model
+_STACKED, _MELS, _FRAMES = 4, 80, 1500
+
+
+def write_audio_model(folder: Path, kind: str) -> VisionFiles:
+    """Both files of a kind that hears."""
+    files = VisionFiles(folder / f"{kind}.gguf", folder / f"{kind}-mmproj.gguf")
+    _write_model(files.model, _Kind(AUDIO_KINDS[kind], kind, 0, 0, 0), CHAT_TEMPLATE)
+    writer = gguf.GGUFWriter(files.projector, "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", kind)
+    for name, value in (
+        ("num_mel_bins", _MELS),
+        ("embedding_length", VISION_WIDTH),
+        ("feed_forward_length", 2 * VISION_WIDTH),
+        ("block_count", 1),
+        ("projection_dim", WIDTH),
+        ("attention.head_count", VISION_HEADS),
+        ("projector.stack_factor", _STACKED),
+    ):
+        writer.add_uint32(f"clip.audio.{name}", value)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    _write_tensors(writer, _audio_shapes(kind))
+    return files
+
+
+def _audio_shapes(kind: str) -> Shapes:
+    shapes: Shapes = [("a.position_embd.weight", (_FRAMES, VISION_WIDTH))]
+    for number, inputs in ((1, _MELS), (2, VISION_WIDTH)):
+        shapes += [(f"a.conv1d.{number}.weight", (VISION_WIDTH, inputs, 3))]
+        shapes += [(f"a.conv1d.{number}.bias", (VISION_WIDTH, 1))]
+    shapes += [(f"a.post_ln.{part}", (VISION_WIDTH,)) for part in ("weight", "bias")]
+    block = [(name, shape) for name, shape in _block_shapes("a") if "attn_k.bias" not in name]
+    if kind == "qwen2a":
+        return [
+            *shapes,
+            *block,
+            ("mm.a.fc.weight", (WIDTH, VISION_WIDTH)),
+            ("mm.a.fc.bias", (WIDTH,)),
+        ]
+    size = VISION_WIDTH * _STACKED
+    shapes += [("mm.a.mlp.1.weight", (2 * size, size)), ("mm.a.mlp.2.weight", (WIDTH, size))]
+    return [*shapes, *block, *((f"mm.a.norm_{at}.weight", (size,)) for at in ("pre", "mid"))]
 
 
 def png(width: int, height: int, seed: int = 0) -> bytes:
@@ -185,13 +240,7 @@ def _projector_shapes(kind: _Kind, width: int) -> Shapes:
     inner = (VISION_WIDTH, 3, kind.patch_size, kind.patch_size)
     shapes: Shapes = [("v.patch_embd.weight", inner)]
     shapes += [(f"v.post_ln.{part}", (VISION_WIDTH,)) for part in ("weight", "bias")]
-    for name in ("attn_q", "attn_k", "attn_v", "attn_out", "ln1", "ln2"):
-        square = (VISION_WIDTH,) if name.startswith("ln") else (VISION_WIDTH, VISION_WIDTH)
-        shapes += [(f"v.blk.0.{name}.weight", square), (f"v.blk.0.{name}.bias", (VISION_WIDTH,))]
-    for name, dims in (("up", (2, 1)), ("down", (1, 2))):
-        rows, columns = (VISION_WIDTH * dim for dim in dims)
-        shapes += [(f"v.blk.0.ffn_{name}.weight", (rows, columns))]
-        shapes += [(f"v.blk.0.ffn_{name}.bias", (rows,))]
+    shapes += _block_shapes("v")
     if kind.projector == "qwen2vl_merger":
         shapes += [("v.patch_embd.weight.1", inner)]
         for index, columns in ((0, merged), (2, width)):
@@ -205,6 +254,19 @@ def _projector_shapes(kind: _Kind, width: int) -> Shapes:
     return [*shapes, ("mm.model.fc.weight", (width, merged))]
 
 
+def _block_shapes(tower: str) -> Shapes:
+    shapes: Shapes = []
+    for name in ("attn_q", "attn_k", "attn_v", "attn_out", "ln1", "ln2"):
+        square = (VISION_WIDTH,) if name.startswith("ln") else (VISION_WIDTH, VISION_WIDTH)
+        shapes += [(f"{tower}.blk.0.{name}.weight", square)]
+        shapes += [(f"{tower}.blk.0.{name}.bias", (VISION_WIDTH,))]
+    for name, dims in (("up", (2, 1)), ("down", (1, 2))):
+        rows, columns = (VISION_WIDTH * dim for dim in dims)
+        shapes += [(f"{tower}.blk.0.ffn_{name}.weight", (rows, columns))]
+        shapes += [(f"{tower}.blk.0.ffn_{name}.bias", (rows,))]
+    return shapes
+
+
 def _write_tensors(writer: gguf.GGUFWriter, shapes: Shapes) -> None:
     random = np.random.default_rng(11)
     for name, dims in shapes:
@@ -216,6 +278,6 @@ def _write_tensors(writer: gguf.GGUFWriter, shapes: Shapes) -> None:
 
 
 def _values(random: np.random.Generator, name: str, dims: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    if name.endswith(("norm.weight", "ln1.weight", "ln2.weight", "post_ln.weight")):
+    if name.endswith(NORMS):
         return np.ones(dims, np.float32)
     return random.standard_normal(dims).astype(np.float32) * np.float32(0.2)

@@ -14,7 +14,7 @@ from llama_cpp import llama_cpp as native
 from llama_cpp import mtmd_cpp as mtmd
 from numpy.typing import NDArray
 
-from runner.backends.backend import DecodedImage
+from runner.backends.backend import DecodedAudio, DecodedImage
 from runner.backends.host_sampling.library import start_library
 from runner.backends.llamacpp.loader import load_model
 from runner.backends.llamacpp.parameters import generation_parameters
@@ -24,8 +24,10 @@ MARK = "<__media__>"
 Step = tuple[int, NDArray[np.float64]]  # the likeliest token and log-probabilities of all
 
 
-def greedy(plan: LoadPlan, text: str, pictures: Sequence[DecodedImage], count: int) -> list[Step]:
-    """The first count tokens after text, in which MARK stands for each picture."""
+def greedy(
+    plan: LoadPlan, text: str, pictures: Sequence[DecodedImage | DecodedAudio], count: int
+) -> list[Step]:
+    """The first count tokens after text, in which MARK stands for each picture or recording."""
     start_library()
     with ExitStack() as resources:
         model = load_model(plan, lambda share: None)
@@ -54,12 +56,20 @@ def _projector(plan: LoadPlan, model: Any) -> Any:
 
 
 def _chunks(
-    resources: ExitStack, projector: Any, text: str, pictures: Sequence[DecodedImage]
+    resources: ExitStack,
+    projector: Any,
+    text: str,
+    pictures: Sequence[DecodedImage | DecodedAudio],
 ) -> Any:
     bitmaps = (ctypes.c_void_p * len(pictures))()
     for at, picture in enumerate(pictures):
-        pixels = (ctypes.c_uint8 * len(picture.rgb)).from_buffer_copy(picture.rgb)
-        bitmaps[at] = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)
+        if isinstance(picture, DecodedImage):
+            pixels = (ctypes.c_uint8 * len(picture.rgb)).from_buffer_copy(picture.rgb)
+            bitmaps[at] = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)
+        else:
+            floats = [sample / 32768 for sample in picture.samples.tolist()]
+            samples = (ctypes.c_float * len(floats))(*floats)
+            bitmaps[at] = mtmd.mtmd_bitmap_init_from_audio(len(floats), samples)
         resources.callback(mtmd.mtmd_bitmap_free, bitmaps[at])
     chunks = mtmd.mtmd_input_chunks_init()
     resources.callback(mtmd.mtmd_input_chunks_free, chunks)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+AUDIO_SAMPLE_RATE = 16_000
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """What a backend can hold. Fixed for its life."""
@@ -291,6 +294,13 @@ class PairEncoder(Protocol):
         """Their tokens. max_tokens of each of them: see Tokenizer.encode."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedAudio:
+    """A decoded recording: [samples], mono, AUDIO_SAMPLE_RATE of them a second."""
+
+    samples: NDArray[np.int16]
+
+
 class ImageSlot(Protocol):
     """A part of a picture that is not encoded yet. Its memory is free when the object is."""
 
@@ -300,10 +310,11 @@ class ImageSlot(Protocol):
 
 
 class VisionEncoder(Protocol):
-    """What makes embeddings of pictures. Used beside the backend, from one other thread."""
+    """What makes embeddings of pictures and recordings, or of one of them. Used beside the backend,
+    from one other thread."""
 
-    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
-        """What stands for the picture in a prompt, in order: token ids that the model has around
+    def read(self, media: DecodedImage | DecodedAudio) -> list[list[int] | ImageSlot]:
+        """What stands for the media in a prompt, in order: token ids that the model has around
         and between its parts, and the parts. Encodes nothing. Raises InvalidRequest."""
 
     def encode(self, slot: ImageSlot) -> ImagePart:

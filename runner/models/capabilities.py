@@ -14,7 +14,7 @@ from modelfile.templates.dialect import JINJA, capabilities_of
 from modelfile.templates.renderers import template_in_use
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader
-from runner.models.vision import projector_of
+from runner.models.vision import media_unsupported
 
 _ENCODERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert",
              "neo-bert", "eurobert", "gemma-embedding", "t5encoder")  # fmt: skip
@@ -33,6 +33,7 @@ class ModelCapabilities:
     thinking: bool = False
     rerank: bool = False  # scores pairs of texts, and gives no embeddings
     vision: bool = False  # reads images
+    audio: bool = False  # reads recordings
     transcription: bool = False  # hears speech
     speech: bool = False  # speaks texts
 
@@ -85,7 +86,8 @@ def model_capabilities(bundle: Bundle) -> ModelCapabilities:
         insert=not pools and (found.insert or not bundle.header.fim.missing),
         thinking=not pools and found.thinking,
         rerank=ranks,
-        vision=not pools and projector_of(bundle) is not None,
+        vision=not pools and media_unsupported(bundle) is None,
+        audio=not pools and media_unsupported(bundle, "audio") is None,
     )
 
 

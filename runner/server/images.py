@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.library.library import Library
-from runner.models.vision import vision_unsupported
+from runner.models.vision import media_unsupported
 from runner.types import IMAGE_PLACEHOLDER, Image, Message
 
 MAX_IMAGE_BYTES: Final = 20 << 20
+MAX_AUDIO_BYTES: Final = 25 << 20
 MAX_IMAGES_BYTES: Final = 40 << 20  # of a request
 MAX_IMAGES: Final = 64
 _STEP_CHARS: Final = 1 << 19
@@ -64,15 +65,32 @@ def image_of_bytes(data: bytes, where: str, media_type: str = "") -> Image:
     return Image(data)
 
 
+def audio_of_bytes(data: bytes, where: str) -> Image:
+    """A recording, its size and its first bytes checked. Raises InvalidRequest."""
+    if len(data) > MAX_AUDIO_BYTES:
+        raise _too_large(where, len(data), "recording", MAX_AUDIO_BYTES)
+    if not _is_audio(data):
+        raise InvalidRequest(
+            f"{where}: the data is not WAV, MP3, FLAC or Ogg: it begins with {data[:8]!r}",
+            param=where,
+        )
+    return Image(data, kind="audio")
+
+
+def _media_of_base64(text: str, where: str) -> Image:
+    data = bytes_of_base64(text, where)
+    return audio_of_bytes(data, where) if _is_audio(data) else image_of_bytes(data, where)
+
+
 def image_of_base64(text: str, where: str, media_type: str = "") -> Image:
     """A picture in base64, in which line breaks are allowed. Raises InvalidRequest."""
-    if len(text) > 2 * MAX_IMAGE_BYTES:
-        raise _too_large(where, len(text) * 3 // 4)
     return image_of_bytes(bytes_of_base64(text, where), where, media_type)
 
 
 def bytes_of_base64(text: str, where: str) -> bytes:
     """What base64 stands for; line breaks are allowed. Raises InvalidRequest naming the place."""
+    if len(text) > 2 * MAX_AUDIO_BYTES:
+        raise _too_large(where, len(text) * 3 // 4, "recording", MAX_AUDIO_BYTES)
     try:
         return _decoded(text)
     except ValueError as error:
@@ -99,12 +117,12 @@ def image_of_url(url: str, where: str) -> Image:
 
 
 def images_of(given: Sequence[str], where: str) -> list[Image]:
-    """Pictures in base64. Raises InvalidRequest, Unsupported."""
+    """Pictures and recordings in base64. Raises InvalidRequest, Unsupported."""
     return [
         # Web pages often give what the browser gives them, a data: URL.
         image_of_url(text, f"{where}.{index}")
         if text.startswith("data:")
-        else image_of_base64(text, f"{where}.{index}")
+        else _media_of_base64(text, f"{where}.{index}")
         for index, text in enumerate(given)
     ]
 
@@ -160,9 +178,10 @@ async def require_vision(
     if not check_images(messages, answers):
         return
     bundle = await asyncio.to_thread(library.read, library.find(model))
-    fault = vision_unsupported(bundle, options.get("backend"))
-    if fault is not None:
-        raise InvalidRequest(fault, param="messages")
+    for kind in {image.kind: None for message in messages for image in message.images}:
+        fault = media_unsupported(bundle, kind, options.get("backend"))
+        if fault is not None:
+            raise InvalidRequest(fault, param="messages")
 
 
 def _decoded(text: str) -> bytes:
@@ -185,9 +204,17 @@ def _kind(data: bytes) -> str | None:
     return next((name for start, name in _STARTS if data.startswith(start)), None)
 
 
-def _too_large(where: str, size_bytes: int) -> InvalidRequest:
+def _is_audio(data: bytes) -> bool:
+    mp3 = data[:1] == b"\xff" and data[1:2] >= b"\xe0"
+    wav = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+    return wav or mp3 or data.startswith((b"ID3", b"fLaC", b"OggS"))
+
+
+def _too_large(
+    where: str, size_bytes: int, what: str = "image", max_bytes: int = MAX_IMAGE_BYTES
+) -> InvalidRequest:
     return InvalidRequest(
-        f"{where}: the image has {size_bytes} bytes, at most {_mib(MAX_IMAGE_BYTES)} are allowed",
+        f"{where}: the {what} has {size_bytes} bytes, at most {_mib(max_bytes)} are allowed",
         param=where,
     )
 

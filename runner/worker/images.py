@@ -1,4 +1,5 @@
-"""The images that a worker has seen: what stands for them in a prompt, and their embeddings.
+"""The images, and recordings, that a worker has seen: what stands for them in a prompt, and their
+embeddings.
 
 An image is known by the SHA-256 and the size of its file, and by its salt: nobody learns by the
 time that an answer takes which images others have sent. Each part of it has a run of negative
@@ -15,11 +16,22 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
+from runner.backends.backend import (
+    BackendError,
+    DecodedAudio,
+    DecodedImage,
+    ImagePart,
+    ImageSlot,
+    VisionEncoder,
+)
 from runner.errors import CapacityError, InternalError
 from runner.types import GenerateRequest, Image
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_IDLE_BYTES: Final = 256 << 20  # of embeddings that no request needs
 MAX_BYTES: Final = 1 << 30  # of all embeddings
@@ -48,10 +60,16 @@ Piece = list[int] | _Run
 class ImageCache:
     """The images of one worker. read and encode are for one thread, tokens for any."""
 
-    def __init__(self, vision: VisionEncoder, decoder: Callable[[bytes], DecodedImage]) -> None:
-        """vision: of the loaded model. decoder: of files."""
+    def __init__(
+        self,
+        vision: VisionEncoder,
+        decoder: Callable[[bytes], DecodedImage],
+        audio_decoder: Callable[[bytes], NDArray[np.int16]] | None = None,
+    ) -> None:
+        """vision: of the loaded model. decoder, audio_decoder: of files."""
         self._vision = vision
         self._decoder = decoder
+        self._audio_decoder = audio_decoder
         self._lock = threading.Lock()  # of _known and _next
         self._known: OrderedDict[Key, list[Piece]] = OrderedDict()
         self._next = 1  # the number of the next run, less its sign
@@ -116,7 +134,12 @@ class ImageCache:
         return pieces
 
     def _prepare(self, image: Image) -> tuple[list[list[int] | ImageSlot], list[ImageSlot]]:
-        parts = self._vision.read(self._decoder(image.data))
+        media: DecodedImage | DecodedAudio
+        if image.kind == "audio" and self._audio_decoder is not None:
+            media = DecodedAudio(self._audio_decoder(image.data))
+        else:
+            media = self._decoder(image.data)
+        parts = self._vision.read(media)
         return parts, [part for part in parts if not isinstance(part, list)]
 
     def _number(self, tokens: int) -> _Run:
@@ -137,7 +160,7 @@ class ImageCache:
         try:
             part = self._vision.encode(slot)
         except BackendError as error:
-            raise InternalError(f"the image could not be encoded: {error}") from error
+            raise InternalError(f"an image or a recording could not be encoded: {error}") from error
         self._alive[run.first] = self._kept[run.first] = part
         self._kept_bytes += part.vectors.nbytes
         while self._kept_bytes > MAX_IDLE_BYTES:

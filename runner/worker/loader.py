@@ -25,6 +25,7 @@ from runner.worker.sampling_resolver import SamplingResolver
 
 log = logging.getLogger(__name__)
 
+MAX_AUDIO_S = 600  # of a recording in a conversation
 DECODE_SHARE = 0.8  # of the limit of a step, which is that of an image from its file to its tokens
 
 
@@ -51,7 +52,11 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     images = None
     if model.vision is not None:
         limit_s = min(LIMIT_S, DECODE_SHARE * (plan.step_limit_s or LIMIT_S / DECODE_SHARE))
-        images = ImageCache(model.vision, DecoderProcess("image", limit_s).image)
+        images = ImageCache(
+            model.vision,
+            DecoderProcess("image", limit_s).image,
+            DecoderProcess("audio", limit_s, max_audio_s=MAX_AUDIO_S).audio,
+        )
     prompts = PromptEncoder(
         model.tokenizer,
         model.chat_template,

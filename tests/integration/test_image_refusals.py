@@ -115,7 +115,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
-            "input_audio: no model hears within a conversation; send what /v1/audio/transcriptions",
+            "a part of type 'input_audio' is not supported",
         ),
         (
             "/v1/chat/completions",

@@ -24,7 +24,8 @@ from registry.manifest import PROJECTOR_TYPE
 from registry.names import Name
 from registry.store import Store
 from tests.conftest import RunningDaemon, running_daemon
-from tests.vision_files import VisionFiles, png, write_vision_model
+from tests.speech_models import tone
+from tests.vision_files import VisionFiles, png, write_audio_model, write_vision_model
 
 MODEL = "seer"
 DEADLINE_S = 120.0
@@ -41,12 +42,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> VisionFiles:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory, files: VisionFiles) -> Iterator[RunningDaemon]:
-    """A daemon with that model, and an echo model."""
+    """A daemon with that model, one that hears, and an echo model."""
     home = tmp_path_factory.mktemp("hearth")
     store = Store.open(home / "models")
-    model, projector = (upload(store, path) for path in (files.model, files.projector))
-    description = Description(Name.parse(MODEL), files={"m": model}, projector=projector)
-    list(build(store, description))
+    heard = write_audio_model(tmp_path_factory.mktemp("files"), "ultravox")
+    for name, each in ((MODEL, files), ("hearer", heard)):
+        model, projector = (upload(store, path) for path in (each.model, each.projector))
+        description = Description(Name.parse(name), files={"m": model}, projector=projector)
+        list(build(store, description))
     store.close()
     with running_daemon(home) as running:
         yield running
@@ -129,6 +132,56 @@ def test_every_surface_gives_the_same_prompt_and_answer(http: httpx.Client) -> N
         generated["response"],
     ] == [chat["choices"][0]["message"]["content"]] * 4
     assert generated["prompt_eval_count"] > 20 + counted(http, "warm")
+
+
+def test_a_recording_is_heard_on_the_surfaces_that_have_them(http: httpx.Client) -> None:
+    pytest.importorskip("av")
+    coded = base64.b64encode(tone(0.5)).decode()
+    audio: dict[str, Any] = {"type": "input_audio"}
+    audio["input_audio"] = {"data": coded, "format": "wav"}
+    told = {"role": "user", "content": [audio, {"type": "text", "text": "warm"}]}
+    few = {"max_tokens": 3, "temperature": 0}
+    body = {"model": "hearer", "messages": [told], **few}
+    chat = answered(http, "/v1/chat/completions", body)
+    assert chat["usage"]["prompt_tokens"] > 375  # of 30 seconds
+    again = answered(http, "/v1/chat/completions", body)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 375
+    spoken = answered(http, "/api/chat", {
+        "model": "hearer", "stream": False, "options": {"num_predict": 3, "temperature": 0},
+        "messages": [{"role": "user", "content": "warm", "images": [coded]}],
+    })  # fmt: skip
+    assert spoken["message"]["content"] == chat["choices"][0]["message"]["content"]
+    assert spoken["prompt_eval_count"] == chat["usage"]["prompt_tokens"]
+    other = base64.b64encode(tone(0.5, hertz=880)).decode()
+    audio["input_audio"] = {"data": other, "format": "wav"}
+    differs = answered(http, "/v1/chat/completions", body)
+    assert differs["usage"]["prompt_tokens_details"]["cached_tokens"] < 375
+
+
+def test_what_hears_says_so_and_what_does_not_refuses_by_name(http: httpx.Client) -> None:
+    shown = answered(http, "/api/show", {"model": "hearer"})["capabilities"]
+    assert "audio" in shown
+    assert "vision" not in shown
+    assert "audio" not in answered(http, "/api/show", {})["capabilities"]
+    tags = {item["model"]: item["capabilities"] for item in http.get("/api/tags").json()["models"]}
+    assert "audio" in tags["hearer:latest"]
+
+    def refused(model: str, part: dict[str, Any]) -> str:
+        body = {"model": model, "messages": [{"role": "user", "content": [part]}]}
+        answer = http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 400, answer.text
+        return str(answer.json()["error"]["message"])
+
+    def audio(data: bytes) -> dict[str, Any]:
+        return {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode()}}
+
+    assert "seer cannot process recordings" in refused(MODEL, audio(tone(0.2)))
+    assert "/v1/audio/transcriptions" in refused("echo", audio(tone(0.2)))
+    image = {"type": "image_url", "image_url": {"url": URL}}
+    assert "hearer cannot process images: its projector is for audio" in refused("hearer", image)
+    assert "is not WAV, MP3, FLAC or Ogg" in refused("hearer", audio(PICTURE))
+    damaged = refused("hearer", audio(tone(0.2)[:40]))
+    assert "cannot be decoded" in damaged or "need PyAV" in damaged
 
 
 def test_an_image_alone_is_a_prompt(http: httpx.Client) -> None:

@@ -3,6 +3,7 @@ here: what is heard and said is theirs."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import wave
@@ -147,10 +148,11 @@ def test_what_a_model_is_not_for_is_refused_by_its_name(http: httpx.Client) -> N
 
 
 def test_sound_in_a_conversation_is_refused_with_the_way_to_go(http: httpx.Client) -> None:
-    part = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    coded = base64.b64encode(tone(0.1)).decode()
+    part = {"type": "input_audio", "input_audio": {"data": coded, "format": "wav"}}
     body = {"model": "echo", "messages": [{"role": "user", "content": [part]}]}
     message = refused(http.post("/v1/chat/completions", json=body))
-    assert "input_audio" in message
+    assert "echo cannot process recordings" in message
     assert "/v1/audio/transcriptions" in message
 
 

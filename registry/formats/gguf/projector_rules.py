@@ -1,7 +1,8 @@
 """Rules on a projector's file: what llama.cpp's libmtmd (tools/mtmd/clip.cpp) takes for granted,
 which ends the process where it does not find it.
 
-The towers of common kinds are checked tensor by tensor, those of others by their keys and types.
+The vision towers of common kinds are checked tensor by tensor, those of others by their keys and
+types; audio_projector_rules.py has those that hear.
 Whether a projector is for a model is not decided here.
 """
 
@@ -12,8 +13,11 @@ from math import isfinite
 from typing import Any, Final
 
 from registry.errors import InvalidGguf, shown
-from registry.formats.gguf.architectures import check_shape, check_weight_type
+from registry.formats.gguf.architectures import check_weight_type
+from registry.formats.gguf.audio_projector_rules import KINDS as AUDIO_KINDS
+from registry.formats.gguf.audio_projector_rules import audio_kind, check_audio_tower
 from registry.formats.gguf.header import GgufHeader
+from registry.formats.gguf.projector_tower import Tower
 
 ARCHITECTURE: Final = "clip"
 _KIND_KEYS: Final = ("clip.projector_type", "clip.vision.projector_type")
@@ -50,23 +54,25 @@ KINDS: Final = frozenset(
 
 
 def check_projector_file(header: GgufHeader) -> None:
-    """Refuse a file that is no sound projector of images. Raises InvalidGguf."""
+    """Refuse a file that is no sound projector of images or recordings. Raises InvalidGguf."""
     if header.architecture != ARCHITECTURE:
         raise InvalidGguf(
             f"not a projector: its architecture is {header.architecture}, expected {ARCHITECTURE}"
         )
-    if header.metadata.get("clip.has_vision_encoder") is not True:
-        heard = header.metadata.get("clip.has_audio_encoder") is True
-        what = "is for audio" if heard else "has no vision encoder"
-        raise InvalidGguf(f"the projector {what}; only image projectors are supported")
+    sees = header.metadata.get("clip.has_vision_encoder") is True
+    if not sees and audio_kind(header) is None:
+        raise InvalidGguf("the projector has no vision encoder and no audio encoder")
     if not header.tensors:
         raise InvalidGguf("the projector has no tensors")
     for tensor in header.tensors:
         check_weight_type(tensor)
-    _check_keys(header)
-    tower = _TOWERS.get(projector_kind(header))
-    if tower is not None:
-        tower(header).run()
+    if sees:
+        _check_keys(header)
+        tower = _TOWERS.get(projector_kind(header))
+        if tower is not None:
+            tower(header).run()
+    if not sees or audio_kind(header) in AUDIO_KINDS:
+        check_audio_tower(header)
 
 
 def projector_kind(header: GgufHeader) -> str:
@@ -114,58 +120,13 @@ def _refuse(name: str, value: Any, expected: str) -> None:
     raise InvalidGguf(f"clip.vision.{name} is {found}, expected {expected}")
 
 
-class _Tower:
+class _Tower(Tower):
     """A vision transformer with plain heads and what stands behind it."""
 
     def __init__(self, header: GgufHeader) -> None:
-        self.header = header
-        self.tensors = {tensor.name: tensor for tensor in header.tensors}
-        self.width: int = _vision(header, "embedding_length")
-        self.ff: int = _vision(header, "feed_forward_length")
+        super().__init__(header, "vision")
         self.patch: int = _vision(header, "patch_size")
         self.side: int = _vision(header, "image_size") // self.patch
-        self.projection: int = _vision(header, "projection_dim")
-
-    def run(self) -> None:
-        """Check all tensors. Raises InvalidGguf."""
-        for name, shape in (*self.ends(), *self.blocks()):
-            tensor = self.tensors.get(name.removesuffix("?"))
-            if tensor is not None:
-                check_shape(tensor, list(shape))
-            elif not name.endswith("?"):
-                raise InvalidGguf(f"the tensor {name} is missing")
-
-    def blocks(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """The tensors of every block. Old files have the matrices of the feed-forward under each
-        other's names."""
-        width, ff = self.width, self.ff
-        for number in range(_vision(self.header, "block_count")):
-            block = f"v.blk.{number}."
-            fused = block + "attn_qkv.weight" in self.tensors
-            for part in ("q", "k", "v"):
-                yield f"{block}attn_{part}.weight{'?' if fused else ''}", (width, width)
-                yield f"{block}attn_{part}.bias{self.bias}", (width,)
-            yield f"{block}attn_qkv.weight?", (width, 3 * width)
-            yield f"{block}attn_qkv.bias?", (3 * width,)
-            yield f"{block}attn_out.weight", (width, width)
-            for name in ("attn_out", "ln1", "ln2"):
-                yield f"{block}{name}.bias?", (width,)
-            for name in ("ln1", "ln2"):
-                yield f"{block}{name}.weight", (width,)
-            down = self.tensors.get(block + "ffn_down.weight")
-            swapped = down is not None and down.dimensions[0] == width
-            up, down_name = ("ffn_down", "ffn_up") if swapped else ("ffn_up", "ffn_down")
-            for name, shape in (
-                (up, (width, ff)),
-                (down_name, (ff, width)),
-                ("ffn_gate", (width, ff)),
-            ):
-                optional = "?" if name == "ffn_gate" else ""
-                if ff:
-                    yield f"{block}{name}.weight{optional}", shape
-                    yield f"{block}{name}.bias?", shape[1:]
-
-    bias = "?"
 
     def ends(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """The tensors before and behind the blocks."""

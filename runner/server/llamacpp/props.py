@@ -117,7 +117,7 @@ def _props(served: ServedModel) -> PropsResponse:
         total_slots=served.slots,
         model_alias=served.name,
         model_path=f"{served.name}.gguf",
-        modalities={"vision": capabilities.vision, "audio": False, "video": False},
+        modalities={"vision": capabilities.vision, "audio": capabilities.audio, "video": False},
         chat_template=template_of(served.bundle) or "",
         chat_template_caps={
             "supports_tools": capabilities.tools,

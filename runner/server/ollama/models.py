@@ -28,7 +28,7 @@ from runner.models.capabilities import model_capabilities, template_of
 from runner.models.memory_requirement import bits_per_weight, memory_requirement
 from runner.models.model_files import draft_model
 from runner.models.resident import Load, Resident
-from runner.models.vision import vision_unsupported
+from runner.models.vision import projector_fault
 from runner.replies import OllamaModelDetails, OllamaModelEntry, RunningModelEntry
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.answers import OllamaModelFile, PsResponse, ShowResponse, TagsResponse
@@ -154,7 +154,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
     mark = services.models.crashes.find(str(stored.digest))
     projector, verbose = _file(bundle.projector), bool(body.verbose)
     if projector is not None:
-        projector["fault"] = vision_unsupported(bundle)
+        projector["fault"] = projector_fault(bundle)
     answer: ShowResponse = {
         "license": "\n".join(bundle.licenses),
         "modelfile": render(describe_modelfile(bundle)),

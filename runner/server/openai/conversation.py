@@ -6,7 +6,13 @@ import json
 from collections.abc import Sequence
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.server.images import image_of_url, join_parts, without_placeholders
+from runner.server.images import (
+    audio_of_bytes,
+    bytes_of_base64,
+    image_of_url,
+    join_parts,
+    without_placeholders,
+)
 from runner.server.openai.wire import ContentPart, OpenAIChatMessage, OpenAIMessageFields
 from runner.types import Image, Message, ToolCall
 
@@ -55,17 +61,14 @@ def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
         given = part.image_url
         url = given if isinstance(given, str) else given.url
         return image_of_url(url, f"{where}.content.{at}.image_url")
-    if part.type == "input_audio":
-        raise Unsupported(
-            f"{where}.content.{at}: input_audio: no model hears within a conversation; send what"
-            " /v1/audio/transcriptions makes of the recording",
-            param=where,
-        )
+    if part.type == "input_audio" and part.input_audio is not None:
+        place = f"{where}.content.{at}.input_audio.data"
+        return audio_of_bytes(bytes_of_base64(part.input_audio.data, place), place)
     text = part.refusal if part.type == "refusal" else part.text
     if part.type not in ("text", "refusal") or text is None:
         raise Unsupported(
-            f"{where}.content: a part of type {part.type[:40]!r} is not supported; send text or"
-            " image_url",
+            f"{where}.content: a part of type {part.type[:40]!r} is not supported; send text,"
+            " image_url or input_audio",
             param=where,
         )
     return text

@@ -8,17 +8,18 @@ from __future__ import annotations
 from runner.errors import InvalidRequest
 from runner.server.generation import MAX_SEQUENCES
 from runner.server.images import MAX_COPIED_BYTES, bytes_of_base64
+from runner.server.request_body import WireModel
 
 _PARAM = "prompt_embeds"
 
 
-def check_embedded_prompt(**others: object) -> None:
-    """Raises InvalidRequest for fields that need a prompt of text."""
-    wrong = next((name for name, value in others.items() if value), None)
-    if wrong is not None:
-        raise InvalidRequest(
-            f"{_PARAM} and {wrong} cannot be combined: the prompt has no text", param=_PARAM
-        )
+def check_embedded_prompt(body: WireModel) -> None:
+    """Raises InvalidRequest for fields of a completion that need a prompt of text."""
+    for name in ("prompt", "suffix", "echo", "prompt_logprobs", "return_token_ids"):
+        if not any(getattr(body, name) is given for given in (None, False)):
+            raise InvalidRequest(
+                f"{_PARAM} and {name} cannot be combined: the prompt has no text", param=_PARAM
+            )
 
 
 def tensors_of(given: str | list[str], answers: int) -> list[bytes]:

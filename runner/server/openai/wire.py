@@ -174,6 +174,13 @@ class OpenAIImageUrl(WireModel):
     detail: str | None = None
 
 
+class OpenAIInputAudio(WireModel):
+    """input_audio of a part, in base64. format changes nothing: the data says what it is."""
+
+    data: str
+    format: str | None = None
+
+
 class ContentPart(WireModel):
     """A part of a message."""
 
@@ -181,6 +188,7 @@ class ContentPart(WireModel):
     text: str | None = None
     refusal: str | None = None
     image_url: OpenAIImageUrl | str | None = None
+    input_audio: OpenAIInputAudio | None = None
 
 
 class OpenAICalledFunction(WireModel):
@@ -431,13 +439,7 @@ class CompletionRequest(OpenAIGenerateFields):
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
         if self.prompt_embeds is not None:
-            check_embedded_prompt(
-                prompt=self.prompt,
-                suffix=self.suffix,
-                echo=self.echo,
-                prompt_logprobs=self.prompt_logprobs is not None,
-                return_token_ids=self.return_token_ids,
-            )
+            check_embedded_prompt(self)
         elif self.prompt is None:
             raise InvalidRequest("prompt is missing", param="prompt")
         if self.best_of is not None and self.best_of < (self.n or 1):

@@ -101,7 +101,7 @@ def test_each_kind_tells_its_width_by_its_own_tensor(
                     "clip.has_audio_encoder": Value(types.BOOL, True),
                 }
             ),
-            "is for audio",
+            "has no tensors",
         ),
         (gguf_file({"general.architecture": text("clip")}), "has no vision encoder"),
         (gguf_file(projector_metadata()), "the projector has no tensors"),

@@ -1,8 +1,9 @@
-"""Embeddings of pictures by llama.cpp's libmtmd and a projector file.
+"""Embeddings of pictures and recordings by llama.cpp's libmtmd and a projector file.
 
-Owns the native projector and what it says of its model: how many tokens a picture is, their
-positions, and whether they see each other in both directions. Knows nothing of prompts, of picture
-files or of caches. Encoding runs beside the decoding of text: the projector has buffers of its own.
+Owns the native projector and what it says of its model: how many tokens a picture or a recording
+is, their positions, and whether they see each other in both directions. Knows nothing of prompts,
+of files or of caches. Encoding runs beside the decoding of text: the projector has buffers of its
+own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from llama_cpp import llama_cpp as native
 from llama_cpp import mtmd_cpp as mtmd
 from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
+from runner.backends.backend import (
+    AUDIO_SAMPLE_RATE,
+    BackendError,
+    DecodedAudio,
+    DecodedImage,
+    ImagePart,
+    ImageSlot,
+    VisionEncoder,
+)
 from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.llamacpp.vision.projector import check_projector
@@ -29,6 +38,7 @@ from runner.errors import InvalidRequest, ModelLoadFailed
 from runner.types import LoadPlan
 
 _BITMAP_BYTES = 3  # of a pixel
+_MIN_SAMPLES = AUDIO_SAMPLE_RATE // 10
 _TOKEN_MULTIPLE = 64  # some sizes give a few tokens more than those that are measured
 # A picture of each of these sizes is measured to learn how large a part can be
 _PROBE_SIZES = ((64, 64), (2048, 2048), (8192, 8192), (8192, 512), (512, 8192))
@@ -51,6 +61,7 @@ class LlamaCppVisionEncoder(VisionEncoder):
         """Takes over handle, an mtmd_context. width: numbers of an embedding."""
         self._handle = handle
         self._width = width
+        self._sees = bool(mtmd.mtmd_support_vision(handle))
         self._lock = threading.Lock()
         self.close: Callable[[], object] = weakref.finalize(self, mtmd.mtmd_free, handle)
         self.uses_mrope = bool(mtmd.mtmd_decode_use_mrope(handle))
@@ -58,7 +69,17 @@ class LlamaCppVisionEncoder(VisionEncoder):
         # 0 where every batch will do
         self.max_noncausal_tokens = self._measure_noncausal()
 
-    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
+    def read(self, media: DecodedImage | DecodedAudio) -> list[list[int] | ImageSlot]:
+        if isinstance(media, DecodedImage):
+            return self._read_picture(media)
+        if len(media.samples) < _MIN_SAMPLES:
+            raise InvalidRequest("a recording is shorter than 0.1 s", param="messages")
+        samples = media.samples.astype(np.float32) / 32768
+        pointer = samples.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        bitmap = mtmd.mtmd_bitmap_init_from_audio(len(samples), pointer)
+        return self._pieces(bitmap, f"the recording of {len(samples) / AUDIO_SAMPLE_RATE:.1f} s")
+
+    def _read_picture(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         if len(picture.rgb) != picture.width * picture.height * _BITMAP_BYTES:
             raise ValueError(f"{len(picture.rgb)} bytes are not an image of this size")
         pixels = ctypes.cast(ctypes.c_char_p(picture.rgb), ctypes.POINTER(ctypes.c_uint8))
@@ -76,12 +97,12 @@ class LlamaCppVisionEncoder(VisionEncoder):
         assert isinstance(slot, MtmdSlot)
         with self._lock:
             if mtmd.mtmd_encode_chunk(self._handle, slot.chunk) != 0:
-                raise BackendError("llama.cpp could not encode the image")
+                raise BackendError("llama.cpp could not encode it")
             pointer = mtmd.mtmd_get_output_embd(self._handle)
             view = np.ctypeslib.as_array(pointer, shape=(slot.tokens, self._width))
             vectors = view.copy()
         if not np.isfinite(vectors).all():
-            raise BackendError("the projector produced invalid embeddings (NaN) for the image")
+            raise BackendError("the projector produced invalid embeddings (NaN)")
         return ImagePart(
             vectors=vectors,
             advance=int(mtmd.mtmd_input_chunk_get_n_pos(slot.chunk)),
@@ -92,11 +113,13 @@ class LlamaCppVisionEncoder(VisionEncoder):
     def lacks_tokens(self) -> bool:
         """Whether the vocabulary has not all tokens that stand around and between the parts of
         images: libmtmd puts -1 in their place."""
+        if not self._sees:
+            return False
         pieces = self._read(*_PROBE_SIZES[1], None)
         return any(token < 0 for piece in pieces if isinstance(piece, list) for token in piece)
 
     def _measure_noncausal(self) -> int:
-        if not mtmd.mtmd_decode_use_non_causal(self._handle, None):
+        if not self._sees or not mtmd.mtmd_decode_use_non_causal(self._handle, None):
             return 0
         found = [self._read(width, height, None) for width, height in _PROBE_SIZES]
         most = max(x.tokens for parts in found for x in parts if isinstance(x, MtmdSlot))
@@ -106,6 +129,10 @@ class LlamaCppVisionEncoder(VisionEncoder):
         """Positions [4, tokens] less that of the first token, in the order of llama.cpp's batches:
         time, row, column and a fourth that text models do not read."""
         image = mtmd.mtmd_input_chunk_get_tokens_image(slot.chunk)
+        if not image:  # what is heard is one after the other, as texts are
+            table = np.zeros((4, slot.tokens), np.int32)
+            table[:3] = np.arange(slot.tokens)
+            return table
         found = (mtmd.mtmd_decoder_pos * slot.tokens)()
         mtmd.mtmd_helper_image_get_decoder_pos(image, 0, found)
         table = np.frombuffer(found, np.uint32).reshape(slot.tokens, 4).astype(np.int32)
@@ -113,8 +140,12 @@ class LlamaCppVisionEncoder(VisionEncoder):
 
     def _read(self, width: int, height: int, pixels: Any) -> list[list[int] | ImageSlot]:
         """What mtmd_tokenize makes of a picture alone; pixels None: of one to be measured only."""
+        bitmap = mtmd.mtmd_bitmap_init(width, height, pixels)
+        return self._pieces(bitmap, f"the image of {width} x {height} pixels")
+
+    def _pieces(self, bitmap: Any, what: str) -> list[list[int] | ImageSlot]:
+        """Takes over bitmap."""
         with ExitStack() as resources:
-            bitmap = mtmd.mtmd_bitmap_init(width, height, pixels)
             resources.callback(mtmd.mtmd_bitmap_free, bitmap)
             chunks = mtmd.mtmd_input_chunks_init()
             resources.callback(mtmd.mtmd_input_chunks_free, chunks)
@@ -123,8 +154,7 @@ class LlamaCppVisionEncoder(VisionEncoder):
             code = mtmd.mtmd_tokenize_from_parts(self._handle, chunks, parts, 1, False)
             if code != 0:
                 raise InvalidRequest(
-                    f"the image of {width} x {height} pixels cannot be prepared for this model; "
-                    "use another aspect ratio",
+                    f"{what} cannot be prepared for this model; use another length or aspect ratio",
                     param="messages",
                 )
             count = mtmd.mtmd_input_chunks_size(chunks)
@@ -145,9 +175,11 @@ def load_vision_encoder(
     handle = mtmd.mtmd_init_from_file(os.fsencode(path), model, params)
     if not handle:
         raise _refused(path, "llama.cpp cannot load it for this model", library_errors)
-    if not mtmd.mtmd_support_vision(handle):
+    hears = mtmd.mtmd_support_audio(handle)
+    rate = mtmd.mtmd_get_audio_sample_rate(handle) if hears else AUDIO_SAMPLE_RATE
+    if rate != AUDIO_SAMPLE_RATE or not (hears or mtmd.mtmd_support_vision(handle)):
         mtmd.mtmd_free(handle)
-        raise _refused(path, "it does not support images", library_errors)
+        raise _refused(path, "it supports neither images nor 16 kHz audio", library_errors)
     vision = LlamaCppVisionEncoder(handle, int(native.llama_model_n_embd_inp(model)))
     if vision.lacks_tokens():
         vision.close()

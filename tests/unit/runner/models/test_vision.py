@@ -29,9 +29,9 @@ from runner.models.model_shape import model_shape
 from runner.models.vision import (
     IMAGE_BYTES,
     ProjectorShape,
+    media_unsupported,
     projector_of,
     projector_shape,
-    vision_unsupported,
 )
 from runner.settings import Settings
 from tests.gguf_files import (
@@ -144,7 +144,7 @@ def test_a_model_that_cannot_see_says_why_and_answers_texts(
     store: Store, layers: tuple[tuple[str, bytes], ...], reason: str
 ) -> None:
     found = bundle(store, (MODEL_TYPE, llama_file()), *layers)
-    assert (vision_unsupported(found) or "").count(reason) == 1
+    assert (media_unsupported(found) or "").count(reason) == 1
     assert "vision" not in model_capabilities(found).names()
     assert projector_of(found) is None
     assert model_files(found).projector is None
@@ -153,8 +153,8 @@ def test_a_model_that_cannot_see_says_why_and_answers_texts(
 
 def test_the_backend_of_a_request_counts(store: Store) -> None:
     found = bundle(store, (MODEL_TYPE, llama_file()), (PROJECTOR_TYPE, projector_file()))
-    assert vision_unsupported(found) is None
-    assert "torch" in (vision_unsupported(found, "torch") or "")
+    assert media_unsupported(found) is None
+    assert "torch" in (media_unsupported(found, backend="torch") or "")
     assert model_files(found, "torch").projector is None
 
 

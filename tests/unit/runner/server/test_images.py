@@ -110,7 +110,7 @@ def test_an_image_over_the_bound_is_refused_before_it_is_decoded() -> None:
     assert image_of_bytes(most, "here") == Image(most)
     with pytest.raises(InvalidRequest, match="here: the image has 20971521 bytes, at most 20 MiB"):
         image_of_base64(coded(most + b"\0"), "here")
-    with pytest.raises(InvalidRequest, match="at most 20 MiB"):
+    with pytest.raises(InvalidRequest, match="at most 25 MiB"):
         image_of_base64("%" * (3 * MAX_IMAGE_BYTES), "here")
 
 

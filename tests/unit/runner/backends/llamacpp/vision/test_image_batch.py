@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, DecodedImage, LoadedBackend, Row
+from runner.backends.backend import BackendError, DecodedAudio, DecodedImage, LoadedBackend, Row
 from runner.backends.llamacpp import load
 from runner.engine.engine import Engine
 from runner.engine.running_sequence import RunningSequence
@@ -19,7 +20,13 @@ from runner.engine.speculation import DraftTimings, PromptLookup, Speculation
 from runner.errors import HearthError, InvalidRequest
 from runner.types import GenerateRequest, Image, LoadPlan, SamplingParams, TokenLogprob
 from runner.worker.images import ImageCache
-from tests.vision_files import KINDS, VisionFiles, write_vision_model
+from tests.vision_files import (
+    AUDIO_KINDS,
+    KINDS,
+    VisionFiles,
+    write_audio_model,
+    write_vision_model,
+)
 from tests.vision_reference import MARK, Step, greedy
 
 TOLERANCE = 1e-3
@@ -38,6 +45,21 @@ def image(seed: int, width: int = 64, height: int = 40) -> Image:
 def picture(data: bytes) -> DecodedImage:
     width, height = struct.unpack_from("<II", data)
     return DecodedImage(width, height, data[8:])
+
+
+def recording(seed: int, seconds: float = 1.0) -> Image:
+    """A file of the tests' own: the samples."""
+    random = np.random.default_rng(seed)
+    samples = random.normal(0, 4000, int(seconds * 16_000)).astype(np.int16)
+    return Image(samples.tobytes(), kind="audio")
+
+
+def sound(data: bytes) -> NDArray[np.int16]:
+    return np.frombuffer(data, np.int16)
+
+
+def decoded(each: Image) -> DecodedImage | DecodedAudio:
+    return picture(each.data) if each.kind == "image" else DecodedAudio(sound(each.data))
 
 
 @dataclass
@@ -80,7 +102,7 @@ class Harness:
     def matches(self, id: str, text: str, images: Sequence[Image]) -> None:
         """The answer is llama.cpp's."""
         assert id in self.told, self.errors
-        pictures = [picture(each.data) for each in images]
+        pictures = [decoded(each) for each in images]
         expected = _reference(self.plan, text, pictures, len(self.told[id]))
         for told, (token, values) in zip(self.told[id], expected, strict=True):
             assert told.token == token
@@ -104,14 +126,17 @@ class HalfRight:
         return found
 
 
-def _reference(plan: LoadPlan, text: str, pictures: list[DecodedImage], count: int) -> list[Step]:
+def _reference(
+    plan: LoadPlan, text: str, pictures: list[DecodedImage | DecodedAudio], count: int
+) -> list[Step]:
     return greedy(plan, text, pictures, count)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, VisionFiles]:
     folder = tmp_path_factory.mktemp("vision")
-    return {kind: write_vision_model(folder, kind) for kind in KINDS}
+    heard = {kind: write_audio_model(folder, kind) for kind in AUDIO_KINDS}
+    return {kind: write_vision_model(folder, kind) for kind in KINDS} | heard
 
 
 Load = Callable[..., Harness]
@@ -142,7 +167,7 @@ def harness(files: dict[str, VisionFiles], request: pytest.FixtureRequest) -> It
         engine = Engine(
             model.backend, model.tokenizer, swap_bytes=plan.swap_bytes, speculation=drafts
         )
-        return Harness(plan, model, engine, ImageCache(model.vision, picture))
+        return Harness(plan, model, engine, ImageCache(model.vision, picture, sound))
 
     yield make
     for model in loaded:
@@ -173,6 +198,28 @@ def test_images_in_one_batch_give_what_llama_cpp_gives(kind: str, harness: Load)
     for name, (text, images) in PROMPTS.items():
         run.matches(name, text, images)
     run.matches("none", HEAD, ())
+
+
+@pytest.mark.parametrize("heard", AUDIO_KINDS)
+def test_recordings_give_what_llama_cpp_gives(heard: str, harness: Load) -> None:
+    run = harness(heard, context_length=2048, pool_tokens=8192)
+    prompts = {
+        "one": (HEAD + MARK + " is<|im_end|>\n", (recording(1),)),
+        "two": (MARK + " and " + MARK + " is", (recording(1), recording(2, 0.5))),
+        "more than 30 s": (HEAD + MARK + " is", (recording(3, 31.0),)),
+    }
+    for name, (text, recordings) in prompts.items():
+        run.submit(name, text, recordings)
+    run.run()
+    for name, (text, recordings) in prompts.items():
+        run.matches(name, text, recordings)
+    longer = prompts["one"][0] + "and the fire"
+    run.submit("again", longer, (recording(1),))
+    run.run()
+    run.matches("again", longer, (recording(1),))
+    assert run.cached["again"] > 300, "the recording was not computed again"
+    with pytest.raises(InvalidRequest, match=r"shorter than 0\.1 s"):
+        run.submit("short", MARK, (recording(4, 0.01),))
 
 
 def test_a_conversation_goes_on_after_its_image(kind: str, harness: Load) -> None:

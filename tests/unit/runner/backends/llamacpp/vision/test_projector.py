@@ -52,7 +52,7 @@ def test_projectors_of_images_pass(tmp_path: Path, kind: str) -> None:
     ("fields", "said"),
     [
         (without("clip.has_vision_encoder"), "no vision encoder"),
-        ({**without("clip.has_vision_encoder"), "clip.has_audio_encoder": True}, "for audio"),
+        ({**without("clip.has_vision_encoder"), "clip.has_audio_encoder": True}, "kind 'mlp'"),
         ({**GOOD, "clip.vision.patch_size": 0}, "patch_size is 0"),
         (without("clip.vision.image_size"), "image_size is None"),
         ({**GOOD, "clip.vision.block_count": 4_000_000}, "block_count is 4000000"),
