@@ -379,7 +379,7 @@ class Settings:
 
     @property
     def config_dir(self) -> Path:
-        """Where mcp.json is looked for."""
+        """Where mcp.json and the folder prompts are looked for."""
         return self.home if self.home is not None else _platform_dir("config")
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from runner.errors import Conflict, InvalidRequest
+from runner.owned_file import read_owned
 
 FILE_NAME = "mcp.json"
 MAX_FILE_BYTES = 1 << 20
@@ -62,16 +62,9 @@ def read_servers(path: Path) -> dict[str, ServerConfig]:
     """The servers of a mcp.json by name, without the disabled ones; none where there is no file.
     ${NAME} in a text is that environment variable. Raises Conflict for a file that is not sound,
     or that other users may write."""
-    try:
-        with path.open("rb") as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
+    data = read_owned(path, MAX_FILE_BYTES)  # what is in it is run
+    if data is None:
         return {}
-    except OSError as error:
-        raise Conflict(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise Conflict(f"{path} is larger than {MAX_FILE_BYTES} bytes")
     try:
         whole = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -113,9 +106,3 @@ def _variable(match: re.Match[str]) -> str:
     if value is None:
         raise InvalidRequest(f"the environment variable {match[1]} is not set")
     return value
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    """What is in the file is run: only its user and root may write it."""
-    if status.st_uid not in (os.getuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise Conflict(f"{path} may be written by other users; run `chmod 600 {path}`")

@@ -55,6 +55,56 @@ def test_a_response(sdk: openai.OpenAI) -> None:
     assert answer.metadata == {"k": "v"}
 
 
+def test_a_stored_prompt_stands_before_the_input(
+    sdk: openai.OpenAI, shared_daemon: RunningDaemon
+) -> None:
+    folder = shared_daemon.home / "prompts"
+    folder.mkdir(exist_ok=True)
+    (folder / "guide.md").write_text("You guide people through {{ city }} in {{weather}}.\n")
+    (folder / "guide@2.md").write_text("You are brief.")
+    for file in folder.iterdir():
+        file.chmod(0o600)
+
+    def tokens(**given: Any) -> int:
+        return sdk.responses.create(model="echo", input="hi", **given).usage.input_tokens
+
+    variables = {"city": "Bath", "weather": {"type": "input_text", "text": "{{city}}"}}
+    used = {"id": "guide", "variables": variables}
+    answer = sdk.responses.create(model="echo", input="hi", prompt=used)
+    assert answer.prompt.id == "guide"
+    assert answer.usage.input_tokens == tokens(
+        instructions="You guide people through Bath in {{city}}."
+    )
+    assert tokens(prompt={"id": "guide", "version": "2"}) == tokens(instructions="You are brief.")
+    assert tokens(prompt={"id": "guide", "version": "2"}, instructions="Be kind.") == tokens(
+        instructions="You are brief.\n\nBe kind."
+    )
+    counted = sdk.responses.input_tokens.count(
+        model="echo", input="hi", extra_body={"prompt": used}
+    )
+    assert counted.input_tokens == answer.usage.input_tokens
+
+    def refused(kind: type[openai.APIStatusError], prompt: Any) -> str:
+        with pytest.raises(kind) as refusal:
+            sdk.responses.create(model="echo", input="hi", prompt=prompt)
+        return refusal.value.message
+
+    assert "no stored prompt 'guide@3'" in refused(
+        openai.NotFoundError, {"id": "guide", "version": "3"}
+    )
+    assert "needs the variables city, weather" in refused(openai.BadRequestError, {"id": "guide"})
+    wrong = {"id": "guide", "version": "2", "variables": {"other": "x"}}
+    assert "does not have the variables other" in refused(openai.BadRequestError, wrong)
+    for ident in ("../guide", "/etc/passwd", "a/b", ".hidden", "guide@2", "x" * 65, ""):
+        assert "prompt.id" in refused(openai.BadRequestError, {"id": ident})
+    picture = {"type": "input_image", "image_url": "data:"}
+    assert "prompt.variables" in refused(
+        openai.BadRequestError, {"id": "guide", "variables": {"city": picture}}
+    )
+    (folder / "guide.md").chmod(0o622)
+    assert "may be written by other users" in refused(openai.ConflictError, used)
+
+
 def test_every_event_of_a_stream_is_numbered_and_nested_right(sdk: openai.OpenAI) -> None:
     events = list(sdk.responses.create(model="echo", input="hello", stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))

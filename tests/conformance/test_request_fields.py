@@ -90,6 +90,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     store = Store.open(home / "models")
     install_echo(store, "thinker", template=THINKING)
     store.close()
+    (home / "prompts").mkdir()
+    (home / "prompts/p.md").write_text("Answer in rhymes.")
+    (home / "prompts/p.md").chmod(0o600)
     daemon: RunningDaemon
     with running_daemon(home, ("echo", "other", "tools")) as daemon, daemon.client() as http:
         yield http

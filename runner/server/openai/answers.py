@@ -174,6 +174,7 @@ class ResponseObject(TypedDict):
     parallel_tool_calls: bool
     presence_penalty: float
     previous_response_id: str | None
+    prompt: dict[str, Any] | None
     prompt_cache_key: str | None
     reasoning: dict[str, str | None]
     safety_identifier: str | None

@@ -193,6 +193,7 @@ class ResponseBuilder:
             "parallel_tool_calls": body.parallel_tool_calls is not False,
             "presence_penalty": sampling.presence_penalty,
             "previous_response_id": body.previous_response_id,
+            "prompt": body.prompt.model_dump() if body.prompt else None,
             "prompt_cache_key": body.prompt_cache_key,
             "reasoning": {
                 "effort": reasoning.effort if reasoning else None,

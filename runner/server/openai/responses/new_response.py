@@ -18,6 +18,7 @@ from runner.server.openai.responses.compaction import compacted
 from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.items import input_items, left_open, messages_of
 from runner.server.openai.responses.response_store import StoredResponse
+from runner.server.openai.responses.stored_prompts import prompt_instructions
 from runner.server.openai.responses.wire import CompactRequest, ResponsesRequest
 from runner.server.services import Services
 from runner.turns import in_steps
@@ -68,7 +69,11 @@ async def new_response(
 async def _request(
     services: Services, body: ResponsesRequest, items: list[dict[str, Any]], *, closed: bool
 ) -> GenerateRequest:
-    messages = await in_steps(messages_of, items, body.instructions)
+    instructions = body.instructions
+    if body.prompt is not None:
+        text = await prompt_instructions(services.settings.config_dir, body.prompt)
+        instructions = "\n\n".join(filter(None, (text, instructions)))
+    messages = await in_steps(messages_of, items, instructions)
     if not messages:
         raise InvalidRequest("the conversation is empty: send input", param="input")
     request = body.generate_request(messages, closed=closed)

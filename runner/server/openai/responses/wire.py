@@ -15,6 +15,7 @@ from runner.models.options import check_options
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.refused import RESPONSES_REFUSED
+from runner.server.openai.responses.stored_prompts import PromptReference
 from runner.server.openai.sampling import Effort, Penalty, Priority, Salt, think_of_effort
 from runner.server.openai.structured_outputs import format_grammar
 from runner.server.refused_fields import Refusals
@@ -23,7 +24,6 @@ from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-_REFUSED = {"prompt": "no prompts are stored here: send instructions and input"}
 FILE_SEARCH = "file_search"
 SEARCH_FUNCTION: dict[str, Any] = {
     "name": FILE_SEARCH,
@@ -154,7 +154,7 @@ class ResponsesRequest(WireModel):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     conversation: str | ConversationReference | None = None
-    prompt: Any = None
+    prompt: PromptReference | None = None
     include: list[str] | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     context_management: list[ContextManagement] | None = Field(None, max_length=1)
@@ -168,9 +168,6 @@ class ResponsesRequest(WireModel):
     shared_prefix: bool | None = None
 
     def refuse_unsupported(self) -> None:
-        for name, reason in _REFUSED.items():
-            if getattr(self, name):
-                raise Unsupported(f"{name} is not supported; {reason}", param=name)
         if self.conversation is not None and self.previous_response_id is not None:
             raise InvalidRequest(
                 "conversation and previous_response_id cannot be combined", param="conversation"
