@@ -46,9 +46,11 @@ check: dev
 messages: dev
 	$(PYTHON_BIN)/python -m tests.messages
 
-# A file's tests stay together: they share daemons and what they have built.
+# A file's tests stay together: they share daemons and what they have built. tests/conftest.py has
+# the long files first; xdist itself would begin with those of the most tests.
 test: dev
-	$(PYTHON_BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	$(PYTHON_BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile \
+		--no-loadscope-reorder $(PYTEST_ARGS)
 
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,26 @@ from hypothesis import HealthCheck, settings
 from registry.store import Store
 from tests.daemon_processes import DaemonProcess
 from tests.echo_models import TOOL_TEMPLATE, install_echo
+
+# They come first, so that no core waits for one of them at the end: 10 to 30 s each.
+LONG_FILES = (
+    "tests/kernels/test_compile.py",
+    "tests/attack/test_budgets.py",
+    "tests/integration/test_residence.py",
+    "tests/integration/test_worker_death.py",
+    "tests/integration/test_fuzz.py",
+    "tests/attack/test_growth.py",
+    "tests/attack/test_model_files.py",
+    "tests/attack/test_fairness.py",
+    "tests/kernels/test_ops.py",
+    "tests/unit/modelfile/convert/vocabulary/test_shared_vocabularies.py",
+    "tests/unit/runner/worker/test_process.py",
+    "tests/unit/modelfile/convert/vocabulary/test_reader.py",
+    "tests/unit/runner/jobs/test_quantize.py",
+    "tests/integration/test_create.py",
+    "tests/integration/test_offline.py",
+    "tests/integration/test_pull.py",
+)
 
 LISTENING = "listens on "
 # The same examples everywhere, however slow the machine is: a failure is about the code.
@@ -33,6 +54,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the files that take long come first, each with its tests together as they were."""
+    ranks = {name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
+def pytest_unconfigure() -> None:
+    """Close what llama_cpp opens when it is imported and never closes."""
+    if module := sys.modules.get("llama_cpp._utils"):
+        module.outnull_file.close()
+        module.errnull_file.close()
 
 
 @dataclass(slots=True)

@@ -42,17 +42,11 @@ def test_no_surface_shows_a_class_or_a_type_of_python(name: str) -> None:
     base = {"model": "m"} if "model" in model.model_fields else {}
     if "messages" in model.model_fields:
         base["messages"] = [{"role": "user", "content": "a"}]  # type: ignore[assignment]
+    words = (*names(model), *PYTHON)
     for field in model.model_fields:
         for wrong in (*WRONG, [wrong for wrong in WRONG if not isinstance(wrong, str)]):
             message = refusal(model, **{**base, field: wrong}) or ""
-            for word in (
-                *names(model),
-                "instance of",
-                "dictionary",
-                "nput should",
-                "list[",
-                ".str",
-            ):
+            for word in words:
                 assert word not in message, message
 
 
