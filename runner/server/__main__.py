@@ -7,9 +7,11 @@ signal cut the drain short.
 
 from __future__ import annotations
 
+import gc
 import sys
 
-from runner.server.daemon import main
-
 if __name__ == "__main__":
+    gc.disable()  # a seventh of the start otherwise: what is imported stays
+    from runner.server.daemon import main
+
     sys.exit(main())

@@ -200,6 +200,7 @@ class DaemonServer(uvicorn.Server):
         gc.collect()
         gc.freeze()  # a full collection took 35 ms, each time, for what lasts as long as the daemon
         collect_rarely()
+        gc.enable()
         log.info("hearth %s listens on %s, models in %s%s", self._services.version,
                  self._services.address.url, self._services.settings.models_dir,
                  " (read-only)" if self._services.library.read_only else "")  # fmt: skip
