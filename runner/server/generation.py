@@ -81,6 +81,15 @@ class Generation:
         """Those of the first request's prompt. Raises Unsupported for one with images."""
         return await self.lease.worker.encode(self.requests[0])
 
+    async def shown_prompt(self, at: int = 0) -> str:
+        """The prompt of a request as the model gets it, its control tokens written out; one with
+        images as its template writes it."""
+        worker, request = self.lease.worker, self.requests[at]
+        if any(message.images for message in request.messages or ()):
+            return await worker.render(request)
+        tokens = request.tokens or await worker.encode(request)
+        return await worker.detokenize(list(tokens), special=True)
+
     async def count_prompt(self) -> int:
         """The tokens of the first request's prompt."""
         return await self.lease.worker.count(self.requests[0])

@@ -112,7 +112,8 @@ def test_a_response_tells_the_same_in_its_events(ember: httpx.Client) -> None:
 
 def test_an_answer_tells_its_prompt_where_it_is_asked_to(ember: httpx.Client) -> None:
     answer = post(ember, "/v1/chat/completions", **CHAT, verbose=True)
-    assert "hello" in answer["__verbose"]["prompt"]
+    tokens = post(ember, "/tokenize", messages=CHAT["messages"])["tokens"]
+    assert answer["__verbose"]["prompt"] == post(ember, "/detokenize", tokens=tokens)["content"]
     assert "__verbose" not in post(ember, "/v1/chat/completions", **CHAT, verbose=False)
     streamed = {**CHAT, "verbose": True, "stream": True}
     assert "verbose" in ember.post("/v1/chat/completions", json=streamed).json()["error"]["message"]

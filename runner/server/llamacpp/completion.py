@@ -37,7 +37,7 @@ async def completion(
         prepare(http.services, *requests, n=body.count) as generation,
     ):
         if body.stream:
-            shown = await _shown(generation, generation.requests)
+            shown = [await generation.shown_prompt(at) for at in range(len(generation.requests))]
             await send_stream(http, generation.start(), NativeRenderer(body, generation, shown))
             return None
         renderer = NativeRenderer(body, generation, None)
@@ -72,12 +72,3 @@ async def _prompt(generation: Generation, answer: GeneratedSequence) -> str:
         return ""
     tokens = list(finish.tokens[: finish.usage.prompt_tokens])
     return await generation.lease.worker.detokenize(tokens, special=True)
-
-
-async def _shown(generation: Generation, requests: Sequence[GenerateRequest]) -> list[str]:
-    """The prompts of streamed answers."""
-    worker, found = generation.lease.worker, list[str]()
-    for request in requests:
-        tokens = request.tokens or await worker.encode(request)
-        found.append(await worker.detokenize(list(tokens), special=True))
-    return found

@@ -66,8 +66,8 @@ async def chat_completions(
             completion["prompt_token_ids"] = prompt
         debugs = http.services.settings.log_level == "debug"  # --verbose of llama-server
         if debugs if body.verbose is None else body.verbose:
-            shown = await generation.lease.worker.render(generation.requests[0])
-            cast("dict[str, Any]", completion)["__verbose"] = {"prompt": shown}
+            shown = {"prompt": await generation.shown_prompt()}
+            cast("dict[str, Any]", completion)["__verbose"] = shown
         return completion
 
 
