@@ -212,6 +212,22 @@ async def test_a_load_waits_for_a_busy_model_and_loads_come_in_order(
     assert starter.names == ["a", "b", "c"]
 
 
+async def test_a_waiting_load_that_is_given_up_costs_no_model_its_place(
+    make: Make, starter: Starter
+) -> None:
+    manager = make(max_loaded_models=1)
+    async with manager.lease("a"):
+        waiting = asyncio.create_task(use(manager, "b"))
+        async with asyncio.timeout(10):
+            while manager._none_starved.is_set():
+                await settle()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    await settle()
+    assert names(manager) == {"a"}
+    assert starter.names == ["a"]
+
+
 async def test_a_loaded_model_is_usable_while_another_waits_for_room(make: Make) -> None:
     manager = make(max_loaded_models=1)
     async with manager.lease("a"):
