@@ -186,9 +186,10 @@ class LlamaServerErrors(ErrorSurface):
         return to_json({"error": {**extras, **error}})
 
 
-def surface_of(path: str) -> ErrorSurface:
-    """The surface that a path belongs to."""
-    if path.startswith(("/v1/messages", "/messages")):
+def surface_of(path: str, *, to_anthropic: bool = False) -> ErrorSurface:
+    """The surface that a path belongs to. to_anthropic: the client says that it speaks to
+    Anthropic, so it is that one on the paths that OpenAI has as well."""
+    if path.startswith(("/v1/messages", "/messages")) or (to_anthropic and path.startswith("/v1/")):
         return AnthropicErrors()
     if path in _LLAMA_SERVER_PATHS or path.startswith("/slots/"):
         return LlamaServerErrors()

@@ -75,6 +75,11 @@ class HttpRequest:
         """What the client sent, by names in any case."""
         return Headers(scope=self.scope)
 
+    @property
+    def of_anthropic(self) -> bool:
+        """Whether the client says that it speaks to Anthropic: all of its SDKs send a version."""
+        return "anthropic-version" in self.headers
+
     def parameter(self, name: str) -> str:
         """A part of the path."""
         return str(self.scope["path_params"][name])

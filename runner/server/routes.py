@@ -131,7 +131,7 @@ class Endpoint:
 
 async def _tell(http: HttpRequest, error: Exception) -> None:
     failure = failure_of(error, http.request_id)
-    surface = surface_of(http.scope["path"])
+    surface = surface_of(http.scope["path"], to_anthropic=http.of_anthropic)
     if not http.started:
         body = surface.body(failure)
         await http.reply_bytes(body, "application/json", failure.status, failure.headers)

@@ -4,7 +4,7 @@ the documented shape."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
@@ -124,6 +124,23 @@ def test_errors_have_anthropics_shape(sdk: anthropic.Anthropic) -> None:
         sdk.messages.create(
             model="echo", max_tokens=5, messages=[{"role": "user", "content": [image]}]
         )
+
+
+def test_what_anthropic_has_and_hearth_has_not_is_refused_in_its_own_shape(
+    sdk: anthropic.Anthropic,
+) -> None:
+    calls: list[tuple[Callable[[], object], str]] = [
+        (sdk.messages.batches.list, "one by one"),
+        (sdk.files.list, "in the messages"),
+        (lambda: sdk.files.upload(file=b"x"), "in the messages"),
+        (lambda: sdk.files.delete("file_1"), "in the messages"),
+        (lambda: sdk.models.retrieve("ecco"), "not found"),
+    ]
+    for call, said in calls:
+        with pytest.raises(anthropic.NotFoundError, match=said) as raised:
+            call()
+        body: Any = raised.value.body
+        assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
 
 
 def test_models(sdk: anthropic.Anthropic) -> None:

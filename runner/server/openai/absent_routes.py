@@ -1,4 +1,4 @@
-"""What OpenAI has and hearth has not: each with what to do instead."""
+"""What OpenAI and Anthropic have and hearth has not: each with what to do instead."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ ABSENT: Final = {
     "/v1/skills": "hearth runs no code of models; provide a tool and run it yourself",
     "/v1/organization": _NO_ACCOUNTS,
     "/v1/projects": _NO_ACCOUNTS,
+    "/v1/messages/batches": "send the messages one by one, or chats by /v1/batches",
     "/v1/edits": "use /v1/chat/completions",
     "/v1/engines": "use /v1/models",
 }

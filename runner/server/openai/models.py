@@ -19,7 +19,7 @@ async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
     """All installed models that can be run, newest first, on one page."""
     models = [stored for stored in http.services.library.models() if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
-    if not _asked_by_anthropic(http):
+    if not http.of_anthropic:
         cards = [await _card(http, stored, models) for stored in models]
         return ModelList(object="list", data=cards)
     data = [_anthropic_model(stored) for stored in models]
@@ -32,14 +32,9 @@ async def show_model(http: HttpRequest) -> ModelCard | AnthropicModel:
     """One installed model."""
     ident = http.parameter("id")
     stored = http.services.library.find(ident)
-    if _asked_by_anthropic(http):
+    if http.of_anthropic:
         return {**_anthropic_model(stored), "id": ident}
     return {**await _card(http, stored, http.services.library.models()), "id": ident}
-
-
-def _asked_by_anthropic(http: HttpRequest) -> bool:
-    """Whether the client says that it speaks to Anthropic: all of its SDKs send a version."""
-    return "anthropic-version" in http.headers
 
 
 async def _card(

@@ -104,7 +104,11 @@ async def delete_file(http: HttpRequest) -> DeletedFile:
 
 
 def file_store_of(http: HttpRequest) -> FileStore:
-    """The daemon's stored files."""
+    """The daemon's stored files. Anthropic's have other fields and are named in messages, so its
+    clients are refused."""
+    if http.of_anthropic:
+        message = "hearth has no files of Anthropic's API: send their content in the messages"
+        raise HttpError(404, "endpoint_not_supported", message)
     return http.services.batches.files
 
 
