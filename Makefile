@@ -111,12 +111,13 @@ api-check: dev .venv-api/bin/schemathesis
 	$(PYTHON_BIN)/python -m venv .venv-api
 	.venv-api/bin/pip install --quiet "schemathesis>=4,<5"
 
-# Other people's clients against a daemon with ember: 90 s to install them once, 25 s to run.
-CLIENTS_NODE := tests/clients/node
+# Other people's clients against a daemon with ember: 2 minutes and 1 GB to install them once, 60 s
+# to run. The agents are programs for Linux on x86.
+CLIENTS_NODE := tests/clients/node tests/clients/agents
 CLIENTS_ARGS ?=
 .PHONY: clients
 clients: dev .venv-clients-openai3/installed.txt .venv-clients-openai2/installed.txt \
-	$(CLIENTS_NODE)/node_modules/.package-lock.json
+	$(CLIENTS_NODE:%=%/node_modules/.package-lock.json)
 	$(PYTHON_BIN)/python -m tests.clients $(CLIENTS_ARGS)
 
 .venv-clients-%/installed.txt: tests/clients/python/%.txt
@@ -124,8 +125,9 @@ clients: dev .venv-clients-openai3/installed.txt .venv-clients-openai2/installed
 	$(@D)/bin/pip install --quiet --requirement $<
 	@cp $< $@
 
-$(CLIENTS_NODE)/node_modules/.package-lock.json: $(CLIENTS_NODE)/package-lock.json
-	npm ci --no-audit --no-fund --prefix $(CLIENTS_NODE)
+$(CLIENTS_NODE:%=%/node_modules/.package-lock.json): %/node_modules/.package-lock.json: \
+		%/package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund --prefix $*
 	@touch $@
 
 # llama-server's own pytest suite, out of the source archive of the pinned llama-cpp-python, against
@@ -134,6 +136,18 @@ SUITE_ARGS ?=
 .PHONY: llama-server-suite
 llama-server-suite: dev
 	$(PYTHON_BIN)/python -m tests.conformance.llama_server $(SUITE_ARGS)
+
+# The tests of the OpenAI and Anthropic SDKs themselves, out of their source archives, against a
+# daemon: 5 minutes.
+.PHONY: sdk-suites
+sdk-suites: dev .venv-sdk-suites/installed.txt
+	$(PYTHON_BIN)/python -m tests.conformance.sdk_suites .venv-sdk-suites/bin/python $(SUITE_ARGS)
+
+.venv-sdk-suites/installed.txt: tests/conformance/sdk_suites/requirements.txt constraints.txt
+	$(PYTHON_BIN)/python -m venv $(@D)
+	grep -E "^(openai|anthropic)==" constraints.txt | cat - $< >$@.new
+	$(@D)/bin/pip install --quiet --requirement $@.new
+	@mv $@.new $@
 
 # The daemon's page and hostile pages in a real browser, 20 s.
 .PHONY: browser
@@ -227,4 +241,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-clients-openai? .venv-sdk-suites $(CLIENTS_NODE:%=%/node_modules) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
