@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = ROOT / "tests" / "clients" / "node"
+AGENTS = ROOT / "tests" / "clients" / "agents"
 TIMEOUT_S = 100.0
 # None may look beyond the daemon: not for telemetry, and not for lists of prices.
 ENVIRONMENT = {
@@ -45,10 +46,10 @@ def _python(environment: str, module: str, *, leaves_early: bool = True) -> Clie
     return Client(module.replace("_", "-"), command, made, leaves_early)
 
 
-def _node(script: str) -> Client:
-    made = NODE / "node_modules" / ".package-lock.json"
+def _node(script: str, folder: Path = NODE, *, leaves_early: bool = True) -> Client:
+    made = folder / "node_modules" / ".package-lock.json"
     name = f"{script.replace('_', '-')} (npm)"
-    return Client(name, ("node", str(NODE / f"{script}.mjs")), made)
+    return Client(name, ("node", str(folder / f"{script}.mjs")), made, leaves_early)
 
 
 CLIENTS = (
@@ -56,9 +57,14 @@ CLIENTS = (
     _node("ollama"),
     _node("anthropic"),
     _node("ai_sdk"),
+    _node("langchain_openai"),
+    _node("langchain_ollama"),
+    _node("claude_code", AGENTS, leaves_early=False),
+    _node("codex", AGENTS, leaves_early=False),
     _python(".venv-clients-openai3", "langchain_openai"),
     _python(".venv-clients-openai3", "langchain_ollama"),
     _python(".venv-clients-openai3", "llm_ollama", leaves_early=False),
+    _python(".venv-clients-openai3", "llm_openai", leaves_early=False),
     _python(".venv-clients-openai3", "pydantic_ai"),
     _python(".venv-clients-openai2", "litellm"),
     _python(".venv-clients-openai2", "instructor", leaves_early=False),
