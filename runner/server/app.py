@@ -33,6 +33,7 @@ from runner.server.llamacpp import (
     infill,
     props,
     rerank,
+    streams,
     tokenize,
 )
 from runner.server.llamacpp import models as llamacpp_models
@@ -80,7 +81,7 @@ log = logging.getLogger("hearth")
 _SERVED = (
     *routes_of(health, key_routes, perplexity),
     *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
-    *routes_of(props, llamacpp_models, adapters),
+    *routes_of(props, llamacpp_models, adapters, streams),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
     *routes_of(vector_stores, vector_store_files, files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),
@@ -170,6 +171,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
             yield
         finally:
             trimming.cancel()
+            services.streams.close()
             await services.vectors.close()
             await services.batches.close()
             await services.background.close()

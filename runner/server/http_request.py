@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic_core import to_json
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from runner.server.body_budget import BodyMemory
 from runner.server.body_pace import MAX_BODY_S, MAX_UPLOAD_S, BodyPace
@@ -117,6 +117,11 @@ class HttpRequest:
             return parse_body(body, model, complete)
         return await parse_large(body, self._memory, model, complete)
 
+    def inherit(self, other: HttpRequest) -> None:
+        """Answer what other has read: its id and the memory for its body are this one's now."""
+        self.request_id = other.request_id
+        self._memory, other._memory = other._memory, None
+
     def hold(self, size_bytes: int) -> None:
         """Have memory for a body that the handler reads itself. Raises HttpError 503."""
         if self._memory is None:
@@ -159,6 +164,11 @@ class HttpRequest:
         """Send the last part."""
         self.finished = True
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def pass_on(self, head: Message) -> None:
+        """Begin an answer with a head that is complete."""
+        self.started = True
+        await self._send(head)
 
     @contextlib.asynccontextmanager
     async def cancelled_on_disconnect(self) -> AsyncIterator[None]:

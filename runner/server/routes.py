@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType, NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +21,7 @@ from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
 from runner.server.request_log import current_record
 from runner.server.services import Services
+from runner.server.stream_sessions import CONVERSATION
 from runner.turns import take_turn
 
 Handler = Callable[..., Awaitable[Any]]
@@ -53,6 +54,9 @@ class RouteSpec:
             if record is not None:
                 record.model = getattr(body, "model_name", None) or getattr(body, "model", None)
             await take_turn()
+            if self.streams and getattr(body, "stream", None) and CONVERSATION in http.headers:
+                await _answer_resumably(http, lambda own: self.handler(own, body))
+                return
             answer = await self.handler(http, body)
             if record is not None and isinstance(answer, dict):
                 record.answer = answer
@@ -139,6 +143,30 @@ async def _tell(http: HttpRequest, error: Exception) -> None:
         return  # a file cannot say it: its connection ends before its end
     elif not http.finished:
         await http.finish(surface.event(failure))
+
+
+async def _answer_resumably(
+    http: HttpRequest, answer: Callable[[HttpRequest], Awaitable[Any]]
+) -> None:
+    """Let answer make a session of the conversation, and http's client be the first to read it."""
+
+    async def inherited(own: HttpRequest) -> None:
+        own.inherit(http)
+        await answer(own)
+
+    async def silence() -> NoReturn:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    endpoint = Endpoint(inherited, http.services)
+    session = http.services.streams.open(
+        http.headers[CONVERSATION], lambda send: endpoint(http.scope, silence, send)
+    )
+    async with http.cancelled_on_disconnect():
+        await http.pass_on(await session.begun())
+        async for data in session.read(0):
+            await http.write(data)
+        await http.finish()
 
 
 def router(

@@ -20,6 +20,7 @@ from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
 from runner.server.sockets import is_loopback
+from runner.server.stream_sessions import StreamSessions
 from runner.settings import Address, Settings
 
 
@@ -49,6 +50,7 @@ class Services:
     mcp: McpHost
     vectors: Indexer
     bodies: BodyBudget = field(default_factory=BodyBudget)
+    streams: StreamSessions = field(default_factory=StreamSessions)
     websockets: set[OpenSocket] = field(default_factory=set)
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))

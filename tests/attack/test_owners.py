@@ -227,6 +227,19 @@ def test_ones_own_response_goes_on_and_is_streamed_and_deleted(office: Office) -
     assert office.b.delete(f"/v1/responses/{first}").status_code == 200
 
 
+def test_the_stream_of_another_key_is_neither_read_nor_found_nor_ended(office: Office) -> None:
+    asked = {"conv_id": "talk"}
+    body = {"model": "echo", "stream": True, "messages": [{"role": "user", "content": "a secret"}]}
+    said = office.a.post(CHAT, json=body, headers={"X-Conversation-Id": "talk"})
+    assert said.text.rstrip().endswith("[DONE]")
+    for other in (office.b, office.boss):
+        assert other.get("/v1/stream", params=asked).status_code == 404
+        found = other.post("/v1/streams/lookup", json={"conversation_ids": ["talk"]})
+        assert found.json() == []
+        assert other.delete("/v1/stream", params=asked).status_code == 204
+    assert office.a.get("/v1/stream", params=asked).text == said.text
+
+
 def test_the_end_of_a_key_ends_what_it_has_in_the_making(office: Office) -> None:
     c = client_of(office.daemon, make_key(office.boss, "c"))
     with c:

@@ -333,3 +333,36 @@ def test_the_daemon_listens_on_further_addresses(start_daemon: StartDaemon) -> N
     daemon = start_daemon(env={"HEARTH_LISTEN": f"127.0.0.2:{port}"})
     for url in (daemon.url, f"http://127.0.0.2:{port}"):
         assert httpx.get(f"{url}/health", headers={"host": "localhost"}).status_code == 200
+
+
+CONVERSATION = "a::org/model"
+
+
+def test_an_answer_is_read_again_until_it_is_stopped(ember: httpx.Client) -> None:
+    body, header = {**NATIVE, "stream": True}, {"X-Conversation-Id": CONVERSATION}
+    said = ember.post("/completion", json=body, headers=header)
+    assert said.text.count("data: ") > 3
+    resume = {"conv_id": CONVERSATION, "from": 0}
+    again = ember.get("/v1/stream", params=resume)
+    assert again.text == said.text
+    assert again.headers["content-type"] == said.headers["content-type"]
+    assert ember.get("/v1/stream", params={**resume, "from": 9}).text == said.text[9:]
+    (found,) = post(ember, "/v1/streams/lookup", conversation_ids=["a", "b"])
+    assert found["conversation_id"] == CONVERSATION
+    assert found["total_bytes"] == len(said.content)
+    assert found["is_done"]
+    for wrong in ({"from": 0}, {**resume, "from": "x"}, {**resume, "from": 10**9}):
+        assert ember.get("/v1/stream", params=wrong).status_code == 400
+    assert ember.delete("/v1/stream", params=resume).status_code == 204
+    assert ember.get("/v1/stream", params=resume).status_code == 404
+
+
+def test_an_answer_goes_on_without_its_client(ember: httpx.Client) -> None:
+    body, header = {**NATIVE, "n_predict": 60, "stream": True}, {"X-Conversation-Id": "left"}
+    with ember.stream("POST", "/v1/completions", json=body, headers=header) as response:
+        next(response.iter_raw())
+    again = ember.get("/v1/stream", params={"conv_id": "left"})
+    assert again.text.rstrip().endswith("data: [DONE]")
+    refused = ember.post("/completion", json={**body, "top_k": -1.5}, headers=header)
+    assert refused.status_code == 400
+    assert ember.get("/v1/stream", params={"conv_id": "left"}).text == again.text

@@ -57,7 +57,7 @@ def test_answers_have_the_described_shape(
 @pytest.mark.parametrize("path", sorted({path.path for path in ROUTES if path.takes}))
 def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> None:
     method = next(each.method for each in ROUTES if each.path == path and each.takes)
-    answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[]")
+    answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[0]")
     assert answer.status_code in (400, 404), answer.text  # what the path names comes first
     TypeAdapter(ERRORS[type(surface_of(path))]).validate_json(answer.content)
 

@@ -161,6 +161,16 @@ class TeiScore(TypedDict):
     text: NotRequired[str]
 
 
+class StreamState(TypedDict):
+    """An answer that can be resumed; times in seconds since 1970, 0 for not yet."""
+
+    conversation_id: str
+    is_done: bool
+    total_bytes: int
+    started_at: int
+    completed_at: int
+
+
 class AdapterState(TypedDict):
     """A LoRA adapter of a model."""
 
