@@ -65,3 +65,21 @@ def test_the_plan_decides_the_limits() -> None:
     plan = LoadPlan("/x", "echo", 128, 512, 8, max_running=2, idle_tokens=7)
     loaded = load(plan, lambda share: None)
     assert loaded.engine.context_length == 128
+
+
+def test_garbage_is_collected_once_all_is_imported() -> None:
+    program = (
+        "import gc, sys\n"
+        "from runner.worker import __main__, process\n"
+        "process.run = lambda fd: print(fd, gc.isenabled())\n"
+        "sys.argv[1:] = ['7']\n"
+        "__main__.main()\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    assert run.stdout == "7 True\n"
