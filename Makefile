@@ -130,6 +130,16 @@ $(CLIENTS_NODE:%=%/node_modules/.package-lock.json): %/node_modules/.package-loc
 	npm ci --ignore-scripts --no-audit --no-fund --prefix $*
 	@touch $@
 
+# The reference server of MCP (npm), as a server of a daemon.
+MCP_REFERENCE := tests/mcp_servers/reference
+.PHONY: mcp-servers
+mcp-servers: dev $(MCP_REFERENCE)/node_modules/.package-lock.json
+	$(PYTHON_BIN)/pytest -m slow tests/integration/test_mcp_reference.py $(PYTEST_ARGS)
+
+$(MCP_REFERENCE)/node_modules/.package-lock.json: $(MCP_REFERENCE)/package-lock.json
+	npm ci --no-audit --no-fund --prefix $(MCP_REFERENCE)
+	@touch $@
+
 # llama-server's own pytest suite, out of the source archive of the pinned llama-cpp-python, against
 # a daemon: 40 minutes; LLAMA_SERVER=PATH runs it against that program as well, as the control.
 SUITE_ARGS ?=

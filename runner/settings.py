@@ -326,8 +326,8 @@ class Settings:
     private_registries: tuple[str, ...] = _setting(
         _hosts,
         (),
-        "hosts at private addresses that API keys with the scope pull may pull from, "
-        "comma-separated, such as registry.lan:5000",
+        "hosts at private addresses that API keys with the scope pull may pull from, and where "
+        "MCP servers of requests may be, comma-separated, such as registry.lan:5000",
     )
     daemon_user: str | None = _setting(
         str.strip,

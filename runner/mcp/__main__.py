@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from runner.mcp.config import ServerConfig
+from runner.mcp.config import VisitedServer
 from runner.mcp.wire import (
     MAX_DESCRIPTION_CHARS,
     MAX_ERROR_CHARS,
@@ -34,6 +34,7 @@ from runner.worker.isolation import isolate
 _MEMORY_BYTES = 640 << 20  # address space, of which Python and the SDK take a third
 _CONNECT_S = 30.0
 _MAX_PAGES = 64
+_URL = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s/?#]+)\S*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # How models' formats mark turns and calls: a result that holds such a mark would end its own turn.
 _MARKS = re.compile(
@@ -58,7 +59,7 @@ async def _serve() -> None:
     task = asyncio.current_task()
     assert task is not None
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    config = ServerConfig.model_validate_json(await lines.readline())
+    config = VisitedServer.model_validate_json(await lines.readline())
     try:
         async with _connected(config) as client:
             _say({"ready": True})
@@ -70,7 +71,7 @@ async def _serve() -> None:
 
 
 @asynccontextmanager
-async def _connected(config: ServerConfig) -> AsyncIterator[Any]:
+async def _connected(config: VisitedServer) -> AsyncIterator[Any]:
     import httpx2
     from mcp import Client, StdioServerParameters
     from mcp.client.streamable_http import streamable_http_client
@@ -89,7 +90,14 @@ async def _connected(config: ServerConfig) -> AsyncIterator[Any]:
         return
     assert config.url is not None
     timeout = httpx2.Timeout(_CONNECT_S, read=config.timeout)
-    async with httpx2.AsyncClient(headers=config.headers, timeout=timeout) as http:
+    network = httpx2.AsyncHTTPTransport()
+    if config.public_only:
+        from runner.mcp.public_network import guard
+
+        guard(network)
+    async with httpx2.AsyncClient(
+        headers=config.headers, timeout=timeout, transport=network
+    ) as http:
         transport = streamable_http_client(config.url, http_client=http)
         async with Client(transport, read_timeout_seconds=_CONNECT_S) as client:
             yield client
@@ -119,19 +127,25 @@ async def _answer_all(client: Any, lines: asyncio.StreamReader, timeout_s: float
             if closed:
                 _say({"error": "it ended"})
                 gone.set()
+        finally:
+            running.pop(asked["id"], None)
 
     async def read() -> None:
         while line := await lines.readline():
-            task = asyncio.create_task(answer(json.loads(line)))
-            running.add(task)
-            task.add_done_callback(running.discard)
+            asked = json.loads(line)
+            if asked["op"] == "cancel":
+                if asked["id"] in running:
+                    running.pop(asked["id"]).cancel()  # of which the SDK tells the server
+            else:
+                running[asked["id"]] = asyncio.create_task(answer(asked))
         gone.set()
 
-    running = {asyncio.create_task(read())}
+    running: dict[int, asyncio.Task[None]] = {}
+    reading = asyncio.create_task(read())
     try:
         await gone.wait()
     finally:
-        for task in running:
+        for task in (reading, *running.values()):
             task.cancel()
 
 
@@ -173,7 +187,13 @@ def _problem(tool: Any) -> str | None:
 
 def _as_told(tool: Any) -> McpTool:
     description = _plain((tool.description or "")[:MAX_DESCRIPTION_CHARS])
-    return {"name": tool.name, "description": description, "parameters": tool.input_schema}
+    hints = tool.annotations
+    return {
+        "name": tool.name,
+        "description": description,
+        "parameters": tool.input_schema,
+        "read_only": hints is not None and hints.read_only_hint is True,
+    }
 
 
 async def _call(client: Any, tool: str, arguments: dict[str, Any]) -> McpResult:
@@ -207,7 +227,8 @@ def _plain(text: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """What went wrong, in a line; of a group its first error."""
+    """What went wrong, in a line; of a group its first error. Of URLs the host alone: there may be
+    a token in the rest."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, FileNotFoundError):
@@ -215,6 +236,7 @@ def _told(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "it sent more than fits in memory"
     text = " ".join(str(error).split()) or type(error).__name__
+    text = _URL.sub(r"\1\2", text)
     return text[:MAX_ERROR_CHARS]
 
 

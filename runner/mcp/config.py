@@ -58,6 +58,13 @@ class ServerConfig(BaseModel):
         return ALL not in self.autoApprove and tool not in self.autoApprove
 
 
+class VisitedServer(ServerConfig):
+    """A server that a request names, and no file. public_only: connections may end at public
+    addresses only."""
+
+    public_only: bool = False
+
+
 def read_servers(path: Path) -> dict[str, ServerConfig]:
     """The servers of a mcp.json by name, without the disabled ones; none where there is no file.
     ${NAME} in a text is that environment variable. Raises Conflict for a file that is not sound,

@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from runner.errors import McpFailed, McpServerNotFound
-from runner.mcp.config import ServerConfig, read_servers
+from runner.errors import McpFailed, McpServerNotFound, QueueFull
+from runner.mcp.config import ServerConfig, VisitedServer, read_servers
 from runner.mcp.session import McpSession
 from runner.mcp.wire import McpResult, McpTool, McpTools
 
 log = logging.getLogger("hearth.mcp")
 
 IDLE_S: Final = 600.0
+MAX_VISITS: Final = 16  # servers that no file has, at a time
+MAX_VISITS_OF_ONE: Final = 4  # of one caller
 _FUNCTION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -43,6 +45,8 @@ class McpHost:
         self._kept: dict[str, _Kept] = {}
         self._starting: dict[str, asyncio.Lock] = {}
         self._ending: asyncio.Task[None] | None = None
+        self._visits: Counter[str] = Counter()  # by their callers
+        self._leaving: set[asyncio.Task[None]] = set()
 
     async def servers(self) -> dict[str, tuple[ServerConfig, bool]]:
         """What the file has, by name, and whether it runs."""
@@ -52,7 +56,7 @@ class McpHost:
     @asynccontextmanager
     async def opened(self, name: str) -> AsyncIterator[Server]:
         """The server name of the file, running. Raises McpServerNotFound, McpFailed."""
-        config = await self._config(name)
+        config = await self.find(name)
         kept = await self._session(name, config)
         kept.users += 1
         try:
@@ -63,22 +67,50 @@ class McpHost:
             if self._ending is None:
                 self._ending = asyncio.create_task(self._end_idle())
 
+    @asynccontextmanager
+    async def visited(self, name: str, config: VisitedServer, caller: str) -> AsyncIterator[Server]:
+        """A server that the file does not have, for as long as it is used. caller: for whom. Raises
+        McpFailed, QueueFull."""
+        if self._visits[caller] >= MAX_VISITS_OF_ONE or self._visits.total() >= MAX_VISITS:
+            raise QueueFull(
+                f"{self._visits.total()} MCP servers by server_url are in use, "
+                f"{self._visits[caller]} of them by you; at most {MAX_VISITS} may be, "
+                f"{MAX_VISITS_OF_ONE} by one client: try again later"
+            )
+        self._visits[caller] += 1
+        session = None
+        try:
+            session = await McpSession.start(name, config)
+            yield Server(session)
+        finally:  # without waiting for a server that does not end
+            leaving = asyncio.create_task(self._leave(session, caller))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def find(self, name: str) -> ServerConfig:
+        """The entry of the file. Raises McpServerNotFound."""
+        found = await asyncio.to_thread(read_servers, self.path)
+        if name not in found:
+            known = ", ".join(sorted(found)) or "none"
+            raise McpServerNotFound(f"no MCP server {name[:80]!r} in {self.path}; there: {known}")
+        return found[name]
+
     async def close(self) -> None:
         """End all servers."""
         if self._ending is not None:
             self._ending.cancel()
+        await asyncio.gather(*self._leaving)
         kept, self._kept = self._kept, {}
         await asyncio.gather(*(entry.session.close() for entry in kept.values()))
 
     def _runs(self, name: str) -> bool:
         return name in self._kept and self._kept[name].session.is_open
 
-    async def _config(self, name: str) -> ServerConfig:
-        found = await asyncio.to_thread(read_servers, self.path)
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
-            raise McpServerNotFound(f"no MCP server {name[:80]!r} in {self.path}; there: {known}")
-        return found[name]
+    async def _leave(self, session: McpSession | None, caller: str) -> None:
+        if session is not None:
+            await session.close()
+        self._visits[caller] -= 1
+        self._visits += Counter()  # without those that have none
 
     async def _session(self, name: str, config: ServerConfig) -> _Kept:
         async with self._starting.setdefault(name, asyncio.Lock()):
@@ -117,8 +149,8 @@ class Server:
         tools = [tool for tool in found["tools"] if tool["name"] not in disabled]
         return {"tools": tools, "problems": found["problems"]}
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> McpResult:
-        """What a tool gives. What was called is logged, with neither arguments nor result."""
+    async def call(self, tool: str, arguments: dict[str, Any], caller: str) -> McpResult:
+        """What a tool gives. Who called what is logged, with neither arguments nor result."""
         if tool in self.session.config.disabledTools:
             raise McpFailed(f"the tool {tool} of {self.session.name} is disabled")
         begun, outcome = time.monotonic(), "failed"
@@ -126,9 +158,12 @@ class Server:
             result = await self.session.call(tool, arguments)
             outcome = "error" if result["is_error"] else f"{len(result['text'])} characters"
             return result
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
         finally:
-            took = time.monotonic() - begun
-            log.info("%s: %s, %.2f s, %s", self.session.name, tool, took, outcome)
+            took, who = time.monotonic() - begun, caller or "owner"
+            log.info("%s: %s for %s, %.2f s, %s", self.session.name, tool, who, took, outcome)
 
 
 def function_names(offered: Iterable[tuple[str, McpTool]]) -> dict[str, tuple[str, McpTool]]:

@@ -106,6 +106,9 @@ class McpSession:
             except TimeoutError:
                 await self.close()  # its process does not even say that it is late
                 raise McpFailed(f"the MCP server {self.name} does not answer") from None
+            except asyncio.CancelledError:
+                self._write({"op": "cancel", "id": number})
+                raise
             finally:
                 del self._waiting[number]
 
@@ -158,7 +161,7 @@ class McpSession:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._stderr.text:
+        if self._stderr.text and self.config.command is not None:  # others may tell of secrets
             log.info("%s wrote: %s", self.name, self._stderr.text)
 
 

@@ -1,8 +1,8 @@
 """What the daemon and the process of an MCP server say to each other: JSON, a line each.
 
-To the process: first the server's configuration; then {"id", "op": "tools"} and {"id", "op":
-"call", "tool", "arguments"}. From it: first {"ready"} or {"error"}; then {"id", "result"} or {"id",
-"error"}.
+To the process: first the server's configuration; then {"id", "op": "tools"}, {"id", "op": "call",
+"tool", "arguments"} and, for one that nobody waits for any more, {"id", "op": "cancel"}. From it:
+first {"ready"} or {"error"}; then {"id", "result"} or {"id", "error"}.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ MAX_ERROR_CHARS = 500
 
 
 class McpTool(TypedDict):
-    """A tool: what a model is told of it. parameters: a JSON schema."""
+    """A tool: what a model is told of it. parameters: a JSON schema. read_only: the server says
+    that it changes nothing."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    read_only: bool
 
 
 class McpTools(TypedDict):

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from runner.mcp.config import ServerConfig
 from runner.mcp.host import function_names
 from runner.mcp.wire import McpResult, McpTool
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.request_body import WireModel
 from runner.server.routes import route
@@ -99,4 +100,4 @@ async def call_tool(http: HttpRequest, body: McpCall) -> McpResult:
     """Call a tool. Whoever asks for it has approved it."""
     name = http.parameter("server")
     async with http.cancelled_on_disconnect(), http.services.mcp.opened(name) as server:
-        return await server.call(body.tool, body.arguments)
+        return await server.call(body.tool, body.arguments, current_caller().share)

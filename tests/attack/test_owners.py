@@ -95,7 +95,7 @@ def seen(http: httpx.Client) -> set[str]:
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     with (
-        running_daemon(tmp_path_factory.mktemp("office")) as daemon,
+        running_daemon(tmp_path_factory.mktemp("office"), env={"HEARTH_OFFLINE": "0"}) as daemon,
         daemon.client() as first,
         client_of(daemon, make_key(first, "boss", "admin")) as boss,
         client_of(daemon, make_key(boss, "a")) as a,
@@ -204,6 +204,17 @@ def test_what_another_key_has_stored_is_as_if_it_were_not_there(
                                  ("conversations", "conversation"),
                                  ("vector_stores", "store"))}  # fmt: skip
     assert kinds == {200}
+
+
+def test_only_admins_use_the_owners_mcp_servers_and_private_addresses(office: Office) -> None:
+    owners = [{"type": "mcp", "server_label": "files"}]
+    at_home = [{**owners[0], "server_url": "http://127.0.0.1:9/mcp"}]
+    assert respond(office.a, tools=owners).status_code == 403
+    assert "no MCP server" in respond(office.boss, tools=owners).text
+    refused = respond(office.a, tools=at_home)
+    assert refused.status_code == 400
+    assert "127.0.0.1 is not at a public address" in refused.text
+    assert "mcp_server_failed" in respond(office.boss, tools=at_home).text
 
 
 def test_lists_hold_what_is_ones_own_and_admins_see_all(office: Office) -> None:

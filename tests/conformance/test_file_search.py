@@ -109,7 +109,7 @@ def test_a_model_that_never_stops_searching_is_stopped(sdk: openai.OpenAI, tool:
         model="tools", input=CALL, tools=[tool], tool_choice=again, max_tool_calls=0
     )
     assert [item.type for item in response.output] == ["file_search_call", "message"]
-    assert response.output_text.startswith("No more searches")
+    assert response.output_text.startswith("No more calls")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@ server of the SDK's client."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,35 +16,14 @@ import pytest
 
 from tests.conftest import RunningDaemon, running_daemon
 from tests.integration.cli_process import COMMAND, hearth, of_daemon
+from tests.mcp_servers import entry, over_http
 
 pytest.importorskip("mcp")
-REPOSITORY = Path(__file__).parents[2]
-HOSTILE = ("nonsense", "dies", "unwanted", "garbage", "pages", "flood", "stays", "silent")
-
-
-def entry(module: str, *args: str, **more: Any) -> dict[str, Any]:
-    words = ["-m", f"tests.mcp_servers.{module}", *args]
-    return {"command": sys.executable, "args": words, "cwd": str(REPOSITORY), **more}
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
-    home = tmp_path_factory.mktemp("mcp")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    servers = {
-        "plain": entry("plain", autoApprove=["add"], disabledTools=["pid"]),
-        "second": entry("plain"),
-        "hasty": entry("plain", timeout=1),
-        "web": {"url": f"http://127.0.0.1:{port}/mcp"},
-        "absent": {"command": "no-such-program"},
-        **{kind: entry("hostile", kind, timeout=2) for kind in HOSTILE},
-    }
-    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    (home / "mcp.json").chmod(0o600)
-    with running_daemon(home, ("echo",), {"MCP_CANARY": "1"}) as daemon:
-        yield daemon
+def daemon(mcp_daemon: RunningDaemon) -> RunningDaemon:
+    return mcp_daemon
 
 
 @pytest.fixture
@@ -146,16 +123,10 @@ def test_servers_over_http_are_used_alike(client: httpx.Client) -> None:
     url = next(
         server["url"] for server in _configured(client).values() if server.get("url") is not None
     )
-    port = url.split(":")[2].split("/")[0]
-    command = [sys.executable, "-m", "tests.mcp_servers.plain", port]
-    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE) as server:
-        try:
-            assert server.stderr is not None
-            while b"running on" not in (line := server.stderr.readline()):
-                assert line, "the server has ended"
-            assert call(client, "web", "add", a=20, b=22).json()["text"] == "42"
-        finally:
-            server.kill()
+    with over_http(int(url.split(":")[2].split("/")[0])):
+        assert call(client, "web", "add", a=20, b=22).json()["text"] == "42"
+        sent = hashlib.sha256(b"Bearer of-the-owner").hexdigest()
+        assert call(client, "web", "authorization").json()["text"] == sent
     assert call(client, "web", "add", a=1, b=1).status_code == 502
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
 from typing import Any
+
+_lists = itertools.count()
 
 
 def _say(line: Any) -> None:
@@ -41,6 +44,8 @@ def _tool(name: str, **more: Any) -> dict[str, Any]:
 
 
 def _listed(kind: str, page: int) -> dict[str, Any]:
+    if kind == "changes":  # other tools than a moment ago
+        return {"tools": [_tool(f"t{next(_lists)}")]}
     if kind == "pages":  # as many as are asked for
         return {"tools": [_tool(f"t{page}_{n}") for n in range(50)], "nextCursor": str(page + 1)}
     if kind == "unwanted":

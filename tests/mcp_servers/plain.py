@@ -4,12 +4,16 @@ tests.mcp_servers.plain`, and with a port over streamable HTTP."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import sys
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp_types import ToolAnnotations
 
 server = MCPServer("plain")
+ended: list[str] = []
 
 
 @server.tool()
@@ -39,8 +43,23 @@ def large(characters: int) -> str:
 @server.tool()
 async def never() -> str:
     """Never end."""
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("never")
     return ""
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def ended_calls() -> str:
+    """The calls that their client has ended."""
+    return " ".join(ended)
+
+
+@server.tool()
+def authorization(context: Context) -> str:
+    """The SHA-256 of the header of that name, over HTTP."""
+    return hashlib.sha256((context.headers or {})["authorization"].encode()).hexdigest()
 
 
 @server.tool()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,12 @@ from runner.server.ids import new_id
 from runner.server.openai.answers import ResponseObject, ResponseStatus
 from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs
-from runner.server.openai.responses.citations import SEARCH_ITEM, SearchCall, Source, citations
+from runner.server.openai.responses.citations import Source, citations
 from runner.server.openai.responses.logprobs import PendingTokens
+from runner.server.openai.responses.mcp_items import APPROVAL
+from runner.server.openai.responses.server_tool import ServerCall, ServerTool
 from runner.server.openai.responses.usage import sum_of, usage_of
-from runner.server.openai.responses.wire import FILE_SEARCH, ResponsesRequest
+from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.sse import with_field
 from runner.server.stream import progress_fields
 from runner.server.timings import RunningTimings
@@ -49,20 +52,22 @@ _SUMMARY = _Form(
 
 @dataclass(frozen=True, slots=True)
 class _CallForm:
-    """Where a call has what it was called with, what its events are called, and its id."""
+    """What the id of a call's item begins with, where the item has what it was called with, and
+    what the events are called that stream that. runs: the daemon makes it."""
 
-    field: str
-    events: str
     ident: str
+    field: str | None = None
+    events: str | None = None
+    runs: bool = False
 
 
 _CALLS = {
-    "function_call": _CallForm("arguments", "function_call_arguments", "fc"),
-    "custom_tool_call": _CallForm("input", "custom_tool_call_input", "ctc"),
+    "function_call": _CallForm("fc", "arguments", "function_call_arguments"),
+    "custom_tool_call": _CallForm("ctc", "input", "custom_tool_call_input"),
+    "file_search_call": _CallForm("fs", runs=True),
+    "mcp_call": _CallForm("mcp", "arguments", "mcp_call_arguments", runs=True),
+    APPROVAL: _CallForm("mcpr", "arguments"),
 }
-
-
-_CALL_TYPES = (*_CALLS, SEARCH_ITEM)
 
 
 class ResponseBuilder:
@@ -82,8 +87,11 @@ class ResponseBuilder:
         self._completed_at: int | None = None
         self._error: dict[str, Any] | None = None
         self._usages: list[dict[str, Any]] = []  # of the generations that have ended
-        self._searches: list[SearchCall] = []  # that wait for their results
-        self._search_arguments = ""
+        self.server_tools: Mapping[str, ServerTool] = {}  # by the names of their functions
+        self.asks = False  # the client has to answer a call
+        self._served: ServerCall | None = None  # the call of a server's tool that is being written
+        self.waiting: list[ServerCall] = []  # for the daemon to make them
+        self._finish: Finish | None = None  # of the last generation
         self.sources: list[Source] = []  # what searches have found, in the order of its numbers
         self._sequence = 0
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
@@ -119,13 +127,14 @@ class ResponseBuilder:
             progress = progress_fields(delta.progress)
             out += with_field(self._whole("response.in_progress"), "prompt_progress", progress)
         if delta.finish is not None:
-            called = self._open is not None and self._open["type"] in _CALL_TYPES  # without an end
+            called = self._open is not None and self._open["type"] in _CALLS  # without an end
             cut = called or delta.finish.reason == "length"
             out += self._close("incomplete" if cut else "completed")
             thought = 0 if self._parser is None else self._parser.reasoning_tokens
             self._usages.append(usage_of(delta.finish, thought))
-            if cut or not self._searches:
-                out += self._leave_searches() + self._end(delta.finish)
+            self._finish = delta.finish
+            if cut or not self.waiting:
+                out += self.end()
         if self._timings is not None:
             timings = self._timings.add(delta)
             out = with_field(out, "timings", timings) if out else out
@@ -136,21 +145,37 @@ class ResponseBuilder:
         """Whether the model has said all."""
         return self.status != "in_progress"
 
-    def take_searches(self) -> list[SearchCall]:
-        """The searches that the model has asked for; it goes on with their results."""
-        taken, self._searches = self._searches, []
-        return taken
+    def make_call(self, call: ServerCall, arguments: str) -> bytes:
+        """A call that the model has not made just now; it waits as its own do."""
+        self._served = call
+        out = self._begin_call_item(call.item)
+        return out + self._call(ToolCallDelta(call.id, None, arguments, last=True))
 
-    def searching(self, call: SearchCall) -> bytes:
-        """A search begins."""
-        call.item["queries"] = call.queries
-        return self._search_event("searching", call)
+    def called(self, call: ServerCall) -> bytes:
+        """A call that waited was made, or left."""
+        self.waiting.remove(call)
+        return self.end_item(call.item, call.item["status"])
 
-    def found(self, call: SearchCall, results: list[dict[str, Any]] | None) -> bytes:
-        """A search has ended. results: what is told of them."""
-        call.item.update(status="completed", results=results)
-        ended = self._search_event("completed", call)
-        return ended + self._item("response.output_item.done", call.item, call.index)
+    def begin_item(self, item: dict[str, Any]) -> bytes:
+        """Something that the daemon does."""
+        self.output.append(item)
+        added = self._item("response.output_item.added", item, len(self.output) - 1)
+        return added + self.item_event(item, "in_progress")
+
+    def end_item(self, item: dict[str, Any], state: str) -> bytes:
+        """It is done: completed, failed or incomplete."""
+        told = b"" if state == "incomplete" else self.item_event(item, state)
+        return told + self._item("response.output_item.done", item, self._index(item))
+
+    def item_event(self, item: dict[str, Any], state: str) -> bytes:
+        """How far it is."""
+        where = {"item_id": item["id"], "output_index": self._index(item)}
+        return self._event(f"response.{item['type']}.{state}", **where)
+
+    def end(self) -> bytes:
+        """The model says no more."""
+        assert self._finish is not None
+        return self._leave_calls() + self._end(self._finish)
 
     def without_answer(self, prompt_tokens: int) -> bytes:
         """All of it, where no answer is wanted."""
@@ -162,12 +187,12 @@ class ResponseBuilder:
         """It cannot be completed."""
         self.status = "failed"
         self._error = {"code": _error_code(failure), "message": failure.message}
-        return self._close("incomplete") + self._leave_searches() + self._whole("response.failed")
+        return self._close("incomplete") + self._leave_calls() + self._whole("response.failed")
 
     def cancel(self) -> bytes:
         """It is no longer wanted."""
         self.status = "cancelled"
-        return self._close("incomplete")
+        return self._close("incomplete") + self._leave_calls()
 
     def response(self) -> ResponseObject:
         """The response as it stands."""
@@ -270,8 +295,6 @@ class ResponseBuilder:
             return b""
         if item["type"] in _CALLS:
             return self._end_call(status)
-        if item["type"] == SEARCH_ITEM:
-            return self._leave(item, len(self.output) - 1)
         form = self._form(item["type"])
         part = item[form.place][0]
         item["status"] = status
@@ -292,14 +315,16 @@ class ResponseBuilder:
 
     def _call(self, piece: ToolCallDelta) -> bytes:
         out = b"" if piece.name is None else self._close() + self._begin_call(piece)
-        item = self._open
+        item, served = self._open, self._served
         assert item is not None
-        if item["type"] == SEARCH_ITEM:
-            return out + self._search_piece(item, piece)
+        form = _CALLS[item["type"]]
         text = self._custom.read(piece.id, piece.arguments, last=piece.last)
         text = piece.arguments if text is None else text
-        if text:
-            item[_CALLS[item["type"]].field] += text
+        if served is not None:
+            served.arguments += text
+        if text and form.field is not None:
+            item[form.field] += text
+        if text and form.events is not None:
             out += self._call_event("delta", delta=text)
         if not piece.last:
             return out
@@ -307,68 +332,54 @@ class ResponseBuilder:
         return out + self._close("completed" if whole else "incomplete")
 
     def _begin_call(self, piece: ToolCallDelta) -> bytes:
-        if piece.name == FILE_SEARCH and self._body.file_search is not None:
-            return self._begin_search()
-        custom = self._custom.begins(piece.id, piece.name or "")
-        kind = "custom_tool_call" if custom else "function_call"
-        item: dict[str, Any] = {
-            "id": new_id(_CALLS[kind].ident).replace("-", "_"),
-            "type": kind,
-            "status": "in_progress",
-            "call_id": piece.id,
-            "name": piece.name,
-            _CALLS[kind].field: "",
-        }
-        out = self._item("response.output_item.added", item)
-        self.output.append(item)
+        name = piece.name or ""
+        tool = self.server_tools.get(name)
+        if tool is not None:
+            item = tool.item(name)
+            self._served = ServerCall(tool, piece.id, name, item)
+        else:
+            custom = self._custom.begins(piece.id, name)
+            kind = "custom_tool_call" if custom else "function_call"
+            item = {"type": kind, "call_id": piece.id, "name": name}
+        return self._begin_call_item(item)
+
+    def _begin_call_item(self, item: dict[str, Any]) -> bytes:
+        form = _CALLS[item["type"]]
+        item["id"] = new_id(form.ident).replace("-", "_")
+        if item["type"] != APPROVAL:
+            item["status"] = "in_progress"
+        if form.field is not None:
+            item[form.field] = ""
         self._open = item
-        return out
-
-    def _begin_search(self) -> bytes:
-        item: dict[str, Any] = {
-            "id": new_id("fs").replace("-", "_"),
-            "type": SEARCH_ITEM,
-            "status": "in_progress",
-            "queries": [],
-            "results": None,
-        }
-        out = self._item("response.output_item.added", item)
+        if form.runs:
+            return self.begin_item(item)
         self.output.append(item)
-        self._open, self._search_arguments = item, ""
-        where = {"item_id": item["id"], "output_index": len(self.output) - 1}
-        return out + self._event("response.file_search_call.in_progress", **where)
+        return self._item("response.output_item.added", item, len(self.output) - 1)
 
-    def _search_piece(self, item: dict[str, Any], piece: ToolCallDelta) -> bytes:
-        self._search_arguments += piece.arguments
-        if piece.last:
-            call = SearchCall(item, len(self.output) - 1, piece.id, self._search_arguments)
-            self._searches.append(call)
-            self._open = None
-        return b""
-
-    def _search_event(self, kind: str, call: SearchCall) -> bytes:
-        where = {"item_id": call.item["id"], "output_index": call.index}
-        return self._event(f"response.file_search_call.{kind}", **where)
-
-    def _leave_searches(self) -> bytes:
-        """End the searches that nobody makes any more."""
-        return b"".join(self._leave(call.item, call.index) for call in self.take_searches())
-
-    def _leave(self, item: dict[str, Any], index: int) -> bytes:
-        item["status"] = "incomplete"
-        if item is self._open:
-            self._open = None
-        return self._item("response.output_item.done", item, index)
+    def _leave_calls(self) -> bytes:
+        """End the calls that nobody makes any more."""
+        for call in self.waiting:
+            call.item["status"] = "incomplete"
+        return b"".join(map(self.called, list(self.waiting)))
 
     def _end_call(self, status: str) -> bytes:
-        item, at = self._open, len(self.output) - 1
+        item, served = self._open, self._served
         assert item is not None
-        field = _CALLS[item["type"]].field
-        name = {"name": item["name"]} if item["type"] == "function_call" else {}
-        fields = {**name, field: item[field]}
-        out = self._call_event("done", **fields)
-        item["status"], self._open = status, None
-        return out + self._item("response.output_item.done", item, at)
+        form, out = _CALLS[item["type"]], b""
+        if form.events is not None and form.field is not None:
+            name = {"name": item["name"]} if item["type"] == "function_call" else {}
+            out += self._call_event("done", **name, **{form.field: item[form.field]})
+        self._open = self._served = None
+        if served is not None and form.runs and status == "completed":
+            self.waiting.append(served)
+            return out
+        self.asks = True
+        if "status" in item:
+            item["status"] = status
+        return out + self._item("response.output_item.done", item, len(self.output) - 1)
+
+    def _index(self, item: dict[str, Any]) -> int:
+        return next(at for at, each in enumerate(self.output) if each is item)
 
     def _call_event(self, kind: str, **fields: Any) -> bytes:
         assert self._open is not None

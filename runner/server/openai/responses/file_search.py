@@ -1,172 +1,81 @@
-"""A response whose model may search files: generations in turns with searches, until the model asks
-for no more.
-"""
+"""The tool file_search: the model asks, and is told numbered passages of the user's files."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
-from runner.errors import StorageFailed
-from runner.server.errors import failure_of
-from runner.server.generation import prepare
-from runner.server.openai.responses.builder import ResponseBuilder
-from runner.server.openai.responses.citations import SearchCall, Source
-from runner.server.openai.responses.events import EventLog
-from runner.server.openai.responses.new_response import NewResponse, keep
-from runner.server.openai.responses.streaming import prepare_builder
-from runner.server.openai.responses.wire import FILE_SEARCH, ResponseTool
+from runner.server.openai.responses.citations import Source
+from runner.server.openai.responses.result_room import ResultRoom
+from runner.server.openai.responses.server_tool import ServerCall, ServerTool
+from runner.server.openai.responses.wire import FILE_SEARCH, SEARCH_FUNCTION, ResponsesRequest
 from runner.server.openai.vector_stores.handlers import find_store, search, shown
 from runner.server.openai.vector_stores.search import Filter
-from runner.server.openai.vector_stores.vector_database import Found, VectorStore
+from runner.server.openai.vector_stores.vector_database import VectorStore
 from runner.server.openai.vector_stores.wire import SearchRequest
 from runner.server.request_body import validate
 from runner.server.services import Services
-from runner.server.sse import DONE, EVENT_STREAM
-from runner.server.stream import StreamTarget
-from runner.types import GenerateRequest, Message, ToolCall, ToolChoice
 
-MAX_SEARCHES: Final = 8  # of one response
 DEFAULT_RESULTS: Final = 10
+MAX_QUERIES: Final = 4
 _RESULTS: Final = "file_search_call.results"
-_CHARS_PER_TOKEN: Final = 2  # of the context, for all that is found: half of it
 
 
-async def answer_with_search(
-    services: Services, new: NewResponse, builder: ResponseBuilder, target: StreamTarget | None
-) -> None:
-    """Make the response, and keep it. target: where its events go; a fault after the first one is
-    an event."""
-    search = FileSearch(services, new, builder)
-    await search.open()
-    if target is None:
-        await search.run(EventLog())
-        await keep(services, new, builder.response())
-        return
-    log = EventLog()
-    making = asyncio.create_task(search.run_kept(log, target.request_id))
-    try:
-        await target.start(EVENT_STREAM)
-        async with contextlib.aclosing(log.follow(-1)) as events:
-            async for data in events:
-                await target.write(data)
-        await target.finish(DONE)
-    finally:
-        making.cancel()
+class FileSearch(ServerTool):
+    """The search of one response. sources: of the passages found, in the order of their numbers."""
 
+    begins = "searching"
+    functions: Sequence[dict[str, Any]] = (SEARCH_FUNCTION,)
 
-class FileSearch:
-    """One response."""
-
-    def __init__(self, services: Services, new: NewResponse, builder: ResponseBuilder) -> None:
-        tool = new.body.file_search
-        assert tool is not None
+    def __init__(self, services: Services, body: ResponsesRequest, sources: list[Source]) -> None:
+        assert body.file_search is not None
         self._services = services
-        self._new = new
-        self._builder = builder
-        self._tool = tool
+        self._tool = body.file_search
+        self._shows = _RESULTS in (body.include or ())
+        self._sources = sources
         self._stores: list[VectorStore] = []
-        given = new.body.max_tool_calls
-        self._left = MAX_SEARCHES if given is None else max(0, min(given, MAX_SEARCHES))
-        self._left_chars = 0
 
     async def open(self) -> None:
         """Find the stores. Raises HttpError 404, InvalidRequest."""
-        _asked(self._tool, ["x"])
+        self._asked(["x"])
         for ident in self._tool.vector_store_ids or ():
             self._stores.append(await find_store(self._services, ident))
 
-    async def run_kept(self, log: EventLog, request_id: str) -> None:
-        """Generate and search to the end, with the events in log; a fault is the last one."""
-        builder, new = self._builder, self._new
-        log.add(builder.start())
-        try:
-            await self.run(log, kept=True)
-        except Exception as error:
-            last = builder.fail(failure_of(error, request_id))
-            with contextlib.suppress(StorageFailed):
-                await keep(self._services, new, builder.response())
-            log.add(last)
-        finally:
-            log.close()
+    def item(self, function: str) -> dict[str, Any]:
+        return {"type": f"{FILE_SEARCH}_call", "queries": [], "results": None}
 
-    async def run(self, log: EventLog, *, kept: bool = False) -> None:
-        """Generate and search to the end. kept: the response is stored before its last event.
-        Raises what generating and searching raise."""
-        request, builder = self._new.request, self._builder
-        while True:
-            async with prepare(self._services, request) as generation:
-                prepare_builder(builder, generation)
-                context = generation.requests[0].context_length or 0
-                self._left_chars = self._left_chars or context * _CHARS_PER_TOKEN
-                deltas = generation.start()
-                try:
-                    while not deltas.done:
-                        for _, delta in await deltas.read():
-                            events = builder.add(delta)
-                            if kept and builder.ended:
-                                await keep(self._services, self._new, builder.response())
-                            log.add(events)
-                finally:
-                    deltas.cancel()
-            if builder.ended:
-                return
-            request = await self._with_results(request, builder.take_searches(), log)
-
-    async def _with_results(
-        self, request: GenerateRequest, calls: Sequence[SearchCall], log: EventLog
-    ) -> GenerateRequest:
-        """The request that goes on after calls."""
-        messages = [*(request.messages or ())]
-        made = tuple(ToolCall(call.id, FILE_SEARCH, call.arguments) for call in calls)
-        messages.append(Message("assistant", "", None, made))
-        for call in calls:
-            log.add(self._builder.searching(call))
-            found, text = await self._search(call)
-            wanted = _RESULTS in (self._new.body.include or ())
-            told = [{**shown(each), "text": each.text} for each in found] if wanted else None
-            log.add(self._builder.found(call, told))
-            messages.append(Message("tool", text, tool_call_id=call.id, name=FILE_SEARCH))
-        tools = request.tools
-        if self._left <= 0:
-            tools = tuple(tool for tool in tools if tool["function"]["name"] != FILE_SEARCH)
-        choice = ToolChoice("auto", None, request.tool_choice.single)
-        return replace(
-            request, messages=tuple(messages), continues=False, tools=tools, tool_choice=choice
-        )
-
-    async def _search(self, call: SearchCall) -> tuple[list[Found], str]:
-        """What a call finds, and how the model is told."""
-        if self._left <= 0:
-            return [], "No more searches: answer with what you have."
-        self._left -= 1
-        if not call.queries:
-            return [], 'No query was given: call it with {"queries": ["..."]}.'
-        found = await search(self._services, self._stores, _asked(self._tool, call.queries))
-        texts, told = [], []
-        for each in found:
-            number = len(self._builder.sources) + 1
-            text = f"[{number}] {each.file.filename}\n{each.text}"
-            if len(text) > self._left_chars:
+    async def run(self, call: ServerCall, room: ResultRoom) -> str:
+        item, queries = call.item, _queries(call)
+        item.update(queries=queries, status="completed", results=[] if self._shows else None)
+        if not queries:
+            return 'No query was given: call it with {"queries": ["..."]}.'
+        texts: list[str] = []
+        for each in await search(self._services, self._stores, self._asked(queries)):
+            text = f"[{len(self._sources) + 1}] {each.file.filename}\n{each.text}"
+            if await room.take(text) != text:
                 break
-            self._left_chars -= len(text)
-            self._builder.sources.append(Source(each.file.id, each.file.filename))
+            self._sources.append(Source(each.file.id, each.file.filename))
             texts.append(text)
-            told.append(each)
-        return told, "\n\n".join(texts) or "Nothing was found."
+            if self._shows:
+                item["results"].append({**shown(each), "text": each.text})
+        return "\n\n".join(texts) or "Nothing was found."
+
+    def _asked(self, queries: list[str]) -> SearchRequest:
+        """Raises InvalidRequest for what the tool says of filters and ranking."""
+        fields: dict[str, Any] = {
+            "query": queries,
+            "filters": self._tool.filters,
+            "max_num_results": self._tool.max_num_results or DEFAULT_RESULTS,
+            "ranking_options": self._tool.ranking_options,
+        }
+        asked = validate(fields, SearchRequest)
+        Filter(asked.filters)
+        return asked
 
 
-def _asked(tool: ResponseTool, queries: list[str]) -> SearchRequest:
-    """Raises InvalidRequest for what tool says of filters and ranking."""
-    fields: dict[str, Any] = {
-        "query": queries,
-        "filters": tool.filters,
-        "max_num_results": tool.max_num_results or DEFAULT_RESULTS,
-        "ranking_options": tool.ranking_options,
-    }
-    asked = validate(fields, SearchRequest)
-    Filter(asked.filters)
-    return asked
+def _queries(call: ServerCall) -> list[str]:
+    """What to look for; none when the arguments say nothing."""
+    given = (call.given or {}).get("queries")
+    given = [given] if isinstance(given, str) else given
+    texts = given if isinstance(given, list) else []
+    return [text for text in texts if isinstance(text, str) and text.strip()][:MAX_QUERIES]

@@ -23,21 +23,15 @@ from runner.server.openai.responses.builder import ResponseBuilder, failed
 from runner.server.openai.responses.compaction import summarize
 from runner.server.openai.responses.compaction_item import compaction_item
 from runner.server.openai.responses.events import EventLog
-from runner.server.openai.responses.file_search import FileSearch, answer_with_search
 from runner.server.openai.responses.items import messages_of
 from runner.server.openai.responses.new_response import (
     NewResponse,
     find_response,
     items_of,
-    keep,
     new_response,
 )
+from runner.server.openai.responses.respond import respond, respond_in_background, whole_request
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
-from runner.server.openai.responses.streaming import (
-    prepare_builder,
-    run_response,
-    stream_response,
-)
 from runner.server.openai.responses.usage import usage_of
 from runner.server.openai.responses.wire import CompactRequest, ResponsesRequest
 from runner.server.query import query_params
@@ -54,27 +48,19 @@ async def create_response(http: HttpRequest, body: ResponsesRequest) -> Response
     if body.background:
         return await _begin_in_background(http, new)
     builder = ResponseBuilder(body, new.ident, new.compaction)
-    if body.file_search is not None:
-        async with http.cancelled_on_disconnect():
-            await answer_with_search(http.services, new, builder, http if body.stream else None)
-        return None if body.stream else builder.response()
-    async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
-        prepare_builder(builder, generation)
-        if body.stream:
-            await stream_response(http, generation, builder, partial(keep, http.services, new))
-            return None
-        await run_response(generation, builder)
-    if not http.gone:
-        await keep(http.services, new, builder.response())
-    return builder.response()
+    async with http.cancelled_on_disconnect():
+        await respond(http.services, new, builder, http if body.stream else None)
+    return None if body.stream else builder.response()
 
 
 @route("POST", "/v1/responses/input_tokens", "/responses/input_tokens", scope="inference")
 async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
     """How many tokens the prompt of a response would have."""
     new = await new_response(http.services, body)
-    async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
-        tokens = await generation.count_prompt()
+    async with http.cancelled_on_disconnect():
+        request = await whole_request(http.services, new)
+        async with prepare(http.services, request) as generation:
+            tokens = await generation.count_prompt()
     return {"object": "response.input_tokens", "input_tokens": tokens}
 
 
@@ -151,18 +137,7 @@ async def _begin_in_background(http: HttpRequest, new: NewResponse) -> ResponseO
     waiting["status"] = "queued"
     await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
-    async def make(builder: ResponseBuilder, log: EventLog) -> None:
-        if new.body.file_search is not None:
-            search = FileSearch(services, new, builder)
-            await search.open()
-            log.add(builder.begin())
-            await search.run(log)
-            return
-        async with prepare(services, new.request) as generation:
-            prepare_builder(builder, generation)
-            log.add(builder.begin())
-            await run_response(generation, builder, log)
-
+    make = partial(respond_in_background, services, new)
     log = _background(http).start(new.ident, make, first, new.stored)
     if not new.body.stream:
         return waiting

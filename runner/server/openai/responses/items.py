@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,13 +12,13 @@ from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.ids import new_id
 from runner.server.images import join_parts, without_placeholders
-from runner.server.openai.responses import image_store
+from runner.server.openai.responses import image_store, mcp_items
 from runner.server.openai.responses import images as pictures
-from runner.server.openai.responses.citations import SEARCH_ITEM
 from runner.server.openai.responses.compaction_item import without_compacted
 from runner.server.openai.responses.wire import ResponseItem, ResponsePart
 from runner.types import Image, Message, ToolCall
 
+_SERVED = ("file_search_call", *mcp_items.TYPES)
 _IDENTS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
@@ -45,18 +45,28 @@ def _stored(item: ResponseItem) -> dict[str, Any]:
     return fields
 
 
-def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tuple[Message, ...]:
+def messages_of(
+    items: Sequence[dict[str, Any]],
+    instructions: str | None,
+    results: Mapping[str, tuple[ToolCall, str]] | None = None,
+) -> tuple[Message, ...]:
     """The conversation that items are; reasoning and calls belong to the message of the model
-    beside them. Raises InvalidRequest, Unsupported."""
+    beside them. results: by the ids of items, calls that the daemon has made just now, and what the
+    model is told of them. Raises InvalidRequest, Unsupported."""
     messages = (
         [] if instructions is None else [Message("system", without_placeholders(instructions))]
     )
     turn = _Turn()
     names: dict[str, str] = {}
+    requests = mcp_items.requests_of(items)
     for where, fields in without_compacted(items):
         item = _item(fields, where)
-        if item.type == SEARCH_ITEM:
-            continue  # what it found is in the answer
+        if item.type in _SERVED:
+            served = (results or {}).get(fields["id"]) or mcp_items.served(fields, where, requests)
+            if served is not None:
+                turn.calls.append(served[0])
+                messages += [*turn.taken(), _result(*served)]
+            continue
         if item.type == "reasoning":
             turn.reasoning += _text(item.content or item.summary, where)
         elif item.type in ("function_call", "custom_tool_call"):
@@ -69,6 +79,10 @@ def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tu
             messages += turn.taken()
             messages.append(_other(item, where, names))
     return (*messages, *turn.taken())
+
+
+def _result(call: ToolCall, text: str) -> Message:
+    return Message("tool", without_placeholders(text), tool_call_id=call.id, name=call.name)
 
 
 def _item(fields: dict[str, Any], where: str) -> ResponseItem:

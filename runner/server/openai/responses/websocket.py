@@ -7,7 +7,6 @@ not stored.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Literal
 
 from pydantic_core import to_json
@@ -18,12 +17,11 @@ from runner.server.caller import set_caller
 from runner.server.errors import HttpError, OpenAIErrors, failure_of
 from runner.server.generation import prepare
 from runner.server.http_request import ClientDisconnected, HttpRequest
-from runner.server.openai.answers import ResponseObject
 from runner.server.openai.responses.builder import ResponseBuilder
-from runner.server.openai.responses.file_search import answer_with_search
-from runner.server.openai.responses.new_response import NewResponse, keep, new_response
+from runner.server.openai.responses.new_response import keep, new_response
+from runner.server.openai.responses.respond import respond
 from runner.server.openai.responses.response_store import StoredResponse
-from runner.server.openai.responses.streaming import prepare_builder, stream_response
+from runner.server.openai.responses.streaming import prepare_builder
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.request_body import parse_message
 from runner.server.routes import route
@@ -104,31 +102,18 @@ class _Session:
         new = await new_response(self._services, event, self._local)
         builder = ResponseBuilder(event, new.ident, new.compaction)
         target = _Events(self._socket, self._http.request_id, event.stream_id)
-        if event.file_search is not None and event.generate is not False:
-            await answer_with_search(self._services, new, builder, target)
-            self._forget_if_failed(event, builder, new)
-            return
-        async with prepare(self._services, new.request) as generation:
-            prepare_builder(builder, generation)
-            keep_it = partial(self._keep, new)
-            if event.generate is False:
+        if event.generate is False:
+            async with prepare(self._services, new.request) as generation:
+                prepare_builder(builder, generation)
                 events = builder.without_answer(await generation.count_prompt())
-                await keep_it(builder.response())
-                await target.finish(events)
-            else:
-                await stream_response(target, generation, builder, keep_it)
-        self._forget_if_failed(event, builder, new)
-
-    def _forget_if_failed(
-        self, event: ResponseCreateEvent, builder: ResponseBuilder, new: NewResponse
-    ) -> None:
+            await keep(self._services, new, builder.response())
+            await target.finish(events)
+        else:
+            await respond(self._services, new, builder, target)
         if builder.status != "failed":
             self._last = new.stored(builder.response())
         elif self._last_id == event.previous_response_id:
             self._last = None
-
-    async def _keep(self, new: NewResponse, response: ResponseObject) -> None:
-        await keep(self._services, new, response)
 
     @property
     def _last_id(self) -> str | None:

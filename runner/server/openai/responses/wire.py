@@ -1,10 +1,10 @@
 """What clients of the Responses API send. Fields that this version cannot honour are refused by
 name; user, safety_identifier, service_tier, stream_options, prompt_cache_* and what include names
-besides log-probabilities change nothing here, and max_tool_calls limits tools of OpenAI's own."""
+besides log-probabilities change nothing here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from runner.models.options import check_options
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.refused import RESPONSES_REFUSED
+from runner.server.openai.responses.mcp_wire import MCP, McpFields, check_labels
 from runner.server.openai.responses.stored_prompts import PromptReference
 from runner.server.openai.sampling import Effort, Penalty, Priority, Salt, think_of_effort
 from runner.server.openai.structured_outputs import format_grammar
@@ -68,9 +69,15 @@ class ResponseItem(WireModel):
     arguments: str | None = None
     input: str | None = None
     output: str | list[ResponsePart] | None = None
+    server_label: str | None = None  # of what is about MCP servers, as the next ones
+    tools: Annotated[list[Any], Field(max_length=MAX_TOOLS)] | None = None
+    error: Any = None
+    approval_request_id: str | None = None
+    approve: bool | None = None
+    reason: str | None = None
 
 
-class ResponseTool(WireModel):
+class ResponseTool(McpFields):
     """A tool that is offered."""
 
     type: str
@@ -174,13 +181,16 @@ class ResponsesRequest(WireModel):
             )
         if self.file_search is not None:
             self._check_file_search()
+        check_labels(self.mcp_tools)
         for index, tool in enumerate(self.tools or ()):
             if tool.type == FILE_SEARCH:
                 continue
-            if tool.type not in ("function", "custom") or tool.name is None:
+            if tool.type == MCP:
+                tool.check_mcp(f"tools.{index}")
+            elif tool.type not in ("function", "custom") or tool.name is None:
                 raise Unsupported(
                     f"tools.{index}: a tool of type {tool.type[:40]!r} is not supported; use "
-                    "file_search, or function or custom tools with a name",
+                    "file_search, mcp, or function or custom tools with a name",
                     param="tools",
                 )
         if self.background and self.store is False:
@@ -190,7 +200,11 @@ class ResponsesRequest(WireModel):
         """What is asked for, with the prompt of messages. closed: a last one of the model's own
         has ended. Raises InvalidRequest, Unsupported."""
         own, continues = (tuple(messages), False) if closed else open_turn(messages)
-        functions = (_function(tool, f"tools.{at}") for at, tool in enumerate(self.tools or ()))
+        functions = (
+            _function(tool, f"tools.{at}")
+            for at, tool in enumerate(self.tools or ())
+            if tool.type != MCP
+        )
         logprobs = self.top_logprobs or (0 if _LOGPROBS in (self.include or ()) else None)
         return GenerateRequest(
             model=self.model,
@@ -200,7 +214,7 @@ class ResponsesRequest(WireModel):
             continues=continues,
             think=think_of_effort(self.reasoning.effort) if self.reasoning else None,
             tools=tuple({"type": "function", "function": function} for function in functions),
-            tool_choice=self._choice(),
+            tool_choice=ToolChoice() if self.mcp_tools else self.choice({}),
             grammar=self._grammar(),
             logprobs=logprobs,
             truncate_messages=self.truncation == "auto",
@@ -215,6 +229,22 @@ class ResponsesRequest(WireModel):
     def file_search(self) -> ResponseTool | None:
         """The tool that searches files."""
         return next((tool for tool in self.tools or () if tool.type == FILE_SEARCH), None)
+
+    @property
+    def mcp_tools(self) -> list[ResponseTool]:
+        """The MCP servers whose tools the model may call."""
+        return [tool for tool in self.tools or () if tool.type == MCP]
+
+    @property
+    def runs_tools(self) -> bool:
+        """Whether the daemon runs some of the tools."""
+        return self.file_search is not None or bool(self.mcp_tools)
+
+    @property
+    def forces_tool(self) -> bool:
+        """Whether tool_choice names the tool that is to be called."""
+        given = self.tool_choice
+        return isinstance(given, dict) and given.get("type") != "allowed_tools"
 
     def _check_file_search(self) -> None:
         """Raises InvalidRequest."""
@@ -252,13 +282,17 @@ class ResponsesRequest(WireModel):
         """The tools as a response tells them."""
         return [_shown(tool) for tool in self.tools or ()]
 
-    def _choice(self) -> ToolChoice:
-        """What tool_choice says of the tools. Raises InvalidRequest."""
+    def choice(self, mcp: Mapping[str, Sequence[tuple[str, str]]]) -> ToolChoice:
+        """What tool_choice says of the tools. mcp: what MCP servers offer, by their labels: names,
+        and those that models know them by. Raises InvalidRequest."""
         given = self.tool_choice
-        if isinstance(given, dict) and given.get("type") == FILE_SEARCH:
-            given = {"type": "function", "name": FILE_SEARCH}
+        if self.forces_tool and given.get("type") == MCP:
+            given = {"type": "allowed_tools", "mode": "required", "tools": [given]}
+        if isinstance(given, dict):
+            given = _with_functions(given, mcp)
         choice = tool_choice_of(given, parallel=self.parallel_tool_calls)
-        check_tools(choice, [tool.name or tool.type for tool in self.tools or ()])
+        own = (tool.name or tool.type for tool in self.tools or () if tool.type != MCP)
+        check_tools(choice, [*own, *(name for tools in mcp.values() for _, name in tools)])
         return choice
 
     def _grammar(self) -> Grammar | None:
@@ -291,7 +325,32 @@ def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
     }
 
 
+def _with_functions(
+    given: dict[str, Any], mcp: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, Any]:
+    """A tool_choice with functions in place of the tools that the daemon runs."""
+    if given.get("type") == FILE_SEARCH:
+        return {"type": "function", "name": FILE_SEARCH}
+    inner = given.get("allowed_tools", given)
+    if not isinstance(inner, dict) or not isinstance(inner.get("tools"), list):
+        return given
+    tools: list[Any] = []
+    for tool in inner["tools"]:
+        if not isinstance(tool, dict) or tool.get("type") != MCP:
+            tools.append(_with_functions(tool, {}) if isinstance(tool, dict) else tool)
+            continue
+        label, name = tool.get("server_label"), tool.get("name")
+        found = [each for own, each in mcp.get(str(label), ()) if name in (None, own)]
+        if not found:
+            what = f"no tool {name!r}" if name else "no tools"
+            raise InvalidRequest(f"tool_choice: {what[:80]} of {label!r}", param="tool_choice")
+        tools += ({"type": "function", "name": each} for each in found)
+    return {"type": "allowed_tools", "mode": inner.get("mode", "auto"), "tools": tools}
+
+
 def _shown(tool: ResponseTool) -> dict[str, Any]:
+    if tool.type == MCP:
+        return tool.shown_mcp
     if tool.type == FILE_SEARCH:
         return tool.model_dump(exclude_none=True)
     named = {"type": tool.type, "name": tool.name, "description": tool.description}
