@@ -27,6 +27,11 @@ _LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server 
 # Their forms are bounded where they are read.
 _FORM_PATHS = re.compile(r"/v1/(files|uploads/[^/]+/parts|audio/(transcriptions|translations))")
 _FOREIGN = "origin_not_allowed"
+_LEAVE = (  # names as llama-server writes them: its clients may compare them so
+    (b"Access-Control-Allow-Methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"Access-Control-Allow-Headers", b"authorization, *"),  # * alone does not cover it
+    (b"Access-Control-Max-Age", b"600"),
+)
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 _FETCH_DEFAULT = "text/plain"
 
@@ -168,14 +173,13 @@ def _refusal(scope: Scope, failure: HttpFailure) -> Response:
 def _preflight(origin: str | None) -> Response:
     """The answer to a browser that asks for a page's leave, which None does not get: as
     llama-server has it, with nothing that the browser would take for one."""
-    leave = {
-        "access-control-allow-origin": origin,
-        "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
-        "access-control-allow-headers": "authorization, *",  # * alone does not cover it
-        "access-control-max-age": "600",
-    }
-    headers = {name: value for name, value in leave.items() if value and origin}
-    return Response(headers={**headers, "vary": "Origin"})
+    response = Response(headers={"vary": "Origin"})
+    if origin is not None:
+        response.raw_headers += [
+            (b"Access-Control-Allow-Origin", origin.encode("latin-1")),
+            *_LEAVE,
+        ]
+    return response
 
 
 def _with_origin(send: Send, origin: str) -> Send:
