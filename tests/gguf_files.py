@@ -31,6 +31,10 @@ class Tensor:
     offset: int | None = None
 
 
+def u16(value: int) -> Value:
+    return Value(types.UINT16, value)
+
+
 def u32(value: int) -> Value:
     return Value(types.UINT32, value)
 

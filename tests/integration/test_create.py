@@ -23,7 +23,7 @@ from tests.gguf_files import (
     llama_file,
     llama_metadata,
     text,
-    u32,
+    u16,
 )
 from tests.integration.cli_process import COMMAND, TIMEOUT_S, environment, hearth, of_daemon
 
@@ -124,7 +124,7 @@ def test_the_parts_of_a_split_model_are_merged(
     tensors, names = all_llama_tensors(), []
     for number, part in enumerate((tensors[:1], tensors[1:])):
         keys = dict(llama_metadata()) if number == 0 else {}
-        keys |= {"split.no": u32(number), "split.count": u32(2)}
+        keys |= {"split.no": u16(number), "split.count": u16(2)}
         names.append(f"m-0000{number + 1}-of-00002.gguf")
         (folder / names[-1]).write_bytes(gguf_file(keys, part))
     (folder / "Modelfile").write_text(f"FROM ./{names[1]}\n")

@@ -21,7 +21,7 @@ from tests.gguf_files import (
     llama_file,
     llama_metadata,
     projector_file,
-    u32,
+    u16,
 )
 from tests.integration.cli_process import hearth, of_daemon
 
@@ -227,7 +227,7 @@ def test_a_model_in_parts_is_joined_where_a_copy_is_allowed(
     folder, tensors = tmp_path / "studio" / "pub" / "repo", all_llama_tensors()
     for number, part in enumerate((tensors[:1], tensors[1:])):
         keys = dict(llama_metadata()) if number == 0 else {}
-        keys |= {"split.no": u32(number), "split.count": u32(2)}
+        keys |= {"split.no": u16(number), "split.count": u16(2)}
         write(folder / f"m-Q4_0-0000{number + 1}-of-00002.gguf", gguf_file(keys, part))
     before = blob_names(daemon)
     at = ("lmstudio", "--path", str(tmp_path / "studio"))

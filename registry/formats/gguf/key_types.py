@@ -13,6 +13,7 @@ from registry.formats.gguf.types import (
     FLOAT32,
     INT32,
     STRING,
+    UINT16,
     UINT32,
     VALUE_NAMES,
 )
@@ -40,6 +41,7 @@ _SCALARS: Final = {
         *("tokenizer.ggml.normalizer.lowercase", "tokenizer.ggml.normalizer.strip_accents"),
         *("*.rope.scaling.finetuned", "*.use_parallel_residual", "*.expert_weights_norm"),
     ),
+    UINT16: ("split.count",),
     UINT32: (
         *("general.file_type", "general.quantization_version", "*.vocab_size", "*.pooling_type"),
         *("tokenizer.ggml.token_type_count", "*.classifier.pooling_type"),

@@ -32,6 +32,7 @@ _DEFAULT_IDS: Final = {
     "rwkv": {},
     "plamo2": {"bos": 1, "eos": 2, "unknown": 0, "padding": 3},
 }
+_SPELLING: Final = ("llama", "plamo2")  # what they do not know, by bytes
 _MERGING: Final = ("gpt2", "hybriddna", "whitespace", "gemma4")
 _WITHOUT_MERGES: Final = "kimi-k2"  # a pre-tokenizer
 # What llama.cpp knows (llama-vocab.cpp, load); the file of a gemma4 is not asked for it.
@@ -49,6 +50,9 @@ PRE_TOKENIZERS: Final = frozenset(
     youtu
     """.split()  # noqa: SIM905 (a hundred lines as a list)
 )
+# Of every model that is named so, whatever it is, the loader looks these up.
+_PHI3: Final = re.compile(rb"phi-?3", re.IGNORECASE)
+_PHI3_TOKENS: Final = frozenset((b"</s>", b"<unk>", b"<s>", b"<|endoftext|>"))
 # What unknown words become: without it, the loader or the first text ends the process.
 _NEEDED_IDS: Final = {"bert": ("unknown", "seperator"), "t5": ("unknown",), "llama": ("unknown",)}
 
@@ -96,8 +100,13 @@ def _check_kind(raw: Mapping[str, RawValue], tokens: Sequence[bytes], types: Seq
         _refuse("model", f"{shown(kind)}, expected one of {', '.join(_DEFAULT_IDS)}")
     if kind == "bert" and _BYTE_TYPE in types:
         _refuse("token_type", "has tokens of single bytes, which the tokenizer bert cannot write")
-    if kind == "llama":
-        _check_bytes(tokens)
+    if kind in _SPELLING:
+        _check_bytes(kind, tokens, types)
+    name = raw.get("general.name")
+    if name is not None and _PHI3.search(name.value):
+        missing = _PHI3_TOKENS.difference(tokens)
+        if missing:
+            _refuse("tokens", f"no {min(missing).decode()}, which a general.name with phi-3 needs")
     if kind in _MERGING:
         _check_merging(raw, kind)
     for name in _NEEDED_IDS.get(kind, ()):
@@ -119,13 +128,19 @@ def _check_merging(raw: Mapping[str, RawValue], kind: str) -> None:
         _refuse("merges", f"missing, which the tokenizer {kind} needs")
 
 
-def _check_bytes(tokens: Sequence[bytes]) -> None:
-    """Every byte has a token, as <0x0A> or as itself: text that has no other ends the process.
-    Where there is no room for all, the model was made for a few words."""
+def _check_bytes(kind: str, tokens: Sequence[bytes], types: Sequence[int]) -> None:
+    """Every byte has a token, as <0x0A> or, for llama, as itself: text that has no other ends the
+    process. Where llama has no room for all, the model was made for a few words."""
     known = set(tokens)
-    for byte in range(256) if len(known) > 256 else ():
-        if b"<0x%02X>" % byte not in known and bytes([byte]) not in known:
-            _refuse("tokens", f"no token <0x{byte:02X}>, which the tokenizer llama needs")
+    if kind != "llama":
+        pairs = zip(tokens, types, strict=False)
+        known = {token for token, type in pairs if type == _BYTE_TYPE}
+    elif len(known) <= 256:
+        return
+    for byte in range(256):
+        as_itself = kind == "llama" and bytes([byte]) in known
+        if b"<0x%02X>" % byte not in known and not as_itself:
+            _refuse("tokens", f"no token <0x{byte:02X}>, which the tokenizer {kind} needs")
 
 
 def _check_tokens(tokens: Sequence[bytes]) -> None:

@@ -35,7 +35,7 @@ from tests.gguf_files import (
     llama_metadata,
     text,
     tokenizer,
-    u32,
+    u16,
 )
 from tests.unit.registry.faulty_disk import faulty_disk
 
@@ -331,7 +331,7 @@ def test_a_file_that_is_no_model_is_refused_and_removed(
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("split.count", u32(3), "one of 3 parts"),
+        ("split.count", u16(3), "one of 3 parts"),
         (
             "general.type",
             text("mmproj"),

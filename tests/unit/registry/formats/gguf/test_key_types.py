@@ -14,6 +14,7 @@ EPSILON = "llama.attention.layer_norm_rms_epsilon"
 WRONG: dict[str, Value] = {
     "general.name": u32(1),
     "general.file_type": i32(1),
+    "split.count": u32(1),
     "tokenizer.ggml.pre": u32(1),
     "tokenizer.ggml.add_bos_token": u32(1),
     "tokenizer.ggml.mask_token_id": i32(1),

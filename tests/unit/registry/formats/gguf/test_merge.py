@@ -21,6 +21,7 @@ from tests.gguf_files import (
     gguf_file,
     llama_metadata,
     llama_tensors,
+    u16,
     u32,
 )
 
@@ -41,7 +42,7 @@ def split(folder: Path, counts: list[int], **changes: Value) -> list[Path]:
     paths, tensors, total = [], llama_tensors(), sum(counts)
     for number, count in enumerate(counts):
         keys: dict[str, Value] = dict(llama_metadata()) if number == 0 else {}
-        keys |= {"split.no": u32(number), "split.count": u32(len(counts))}
+        keys |= {"split.no": u16(number), "split.count": u16(len(counts))}
         keys |= {"split.tensors.count": u32(total), **changes}
         part, tensors = tensors[:count], tensors[count:]
         path = folder / f"m-{number + 1:05}-of-{len(counts):05}.gguf"
@@ -115,7 +116,7 @@ def test_parts_of_different_models_are_refused(tmp_path: Path) -> None:
 
 def test_a_tensor_in_two_parts_is_refused(tmp_path: Path) -> None:
     paths = split(tmp_path, [2, 2])
-    keys = {"split.no": u32(1), "split.count": u32(2)}
+    keys = {"split.no": u16(1), "split.count": u16(2)}
     paths[1].write_bytes(gguf_file(keys, llama_tensors()[1:3]))
     refuse(tmp_path, paths, r"output_norm\.weight occurs in two parts")
 
@@ -160,10 +161,10 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_tensors_keep_their_alignment(tmp_path: Path) -> None:
     keys = {**llama_metadata(), "general.alignment": u32(256)}
-    keys |= {"split.no": u32(0), "split.count": u32(2)}
+    keys |= {"split.no": u16(0), "split.count": u16(2)}
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_bytes(gguf_file(keys, [Tensor("token_embd.weight", (64, 4))], alignment=256))
-    rest = {"split.no": u32(1), "split.count": u32(2)}
+    rest = {"split.no": u16(1), "split.count": u16(2)}
     second.write_bytes(gguf_file(rest, llama_tensors()[1:]))
     merge([first, second], tmp_path / "whole", ignore)
     assert all(tensor.offset % 256 == 0 for tensor in read_header(tmp_path / "whole").tensors)

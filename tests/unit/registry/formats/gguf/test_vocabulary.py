@@ -67,6 +67,14 @@ POISON: dict[str, tuple[dict[str, Value], str]] = {
         {"model": text("gpt2"), "pre": text("qwen\x00"), "merges": texts([])},
         "pre: 'qwen\\x00', expected a pre-tokenizer that llama.cpp knows",
     ),
+    "plamo2 without bytes": (
+        {"model": text("plamo2")},
+        "tokens: no token <0x00>, which the tokenizer plamo2 needs",
+    ),
+    "the name of a Phi 3 without its tokens": (
+        {"general.name": text("my Phi3")},
+        "tokens: no </s>, which a general.name with phi-3 needs",
+    ),
     "a short charsmap": (
         {"precompiled_charsmap": numbers(types.UINT8, [1])},
         "precompiled_charsmap: shorter than 4 bytes",
