@@ -37,7 +37,9 @@ async def call(services: Services, endpoint: str, body: dict[str, Any]) -> LineR
             return LineResponse(400, ident, _refusal(name))
     request = _Request(endpoint, {**body, "priority": _priority(body.get("priority"))}, ident)
     await Endpoint(_ROUTES[endpoint].answer, services)(request.scope, request.receive, request.send)
-    return LineResponse(request.status, ident, from_json(b"".join(request.parts)))
+    return LineResponse(
+        request.status, ident, from_json(b"".join(request.parts), cache_strings="keys")
+    )
 
 
 def _priority(given: Any) -> Any:

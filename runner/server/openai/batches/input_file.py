@@ -106,7 +106,7 @@ def parse(number: int, data: bytes, endpoint: str) -> InputLine | InputFault:
     try:
         if len(data) > LARGE_BYTES:
             check_bounds(data)
-        value = from_json(data, allow_inf_nan=False)
+        value = from_json(data, allow_inf_nan=False, cache_strings="keys")
     except InvalidRequest as error:
         return InputFault("invalid_body", error.message, number, "body")
     except ValueError as error:

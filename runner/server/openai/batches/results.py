@@ -112,7 +112,7 @@ class _Pair:
         incoming.write(result.text.encode() + b"\n")
         self.counts[result.failed] += 1
         if not result.failed:
-            self.usage.add(from_json(result.text)["response"]["body"])
+            self.usage.add(from_json(result.text, cache_strings="keys")["response"]["body"])
 
     def keep(self) -> list[StoredFile]:
         """Put the files in their places."""

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import socket
 import struct
+import sys
 from typing import Any
 
 import pytest
@@ -47,6 +49,26 @@ async def test_frames_cut_anywhere_arrive_whole_and_in_order() -> None:
         await asyncio.sleep(0)
     assert await ends.finish() is None
     assert [frame["n"] for frame in ends.frames] == list(range(20))
+
+
+async def test_nothing_of_a_frame_stays_after_it_was_read() -> None:
+    ends = await Ends().open()
+
+    async def kept(first: int, count: int) -> int:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for number in range(first, first + count):
+            ends.theirs.sendall(encode_frame({"op": "step", "id": f"request {number}"}))
+            while not ends.frames:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            ends.frames.clear()
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    await kept(0, 10)
+    assert await kept(10, 1000) < 100
+    assert await kept(1010, 2000) < 100
+    await ends.finish()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@ what JSON it should be."""
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,3 +90,18 @@ def test_of_several_forms_the_nearest_one_is_told() -> None:
     assert refusal(CompletionRequest, model="m", prompt={}) == (
         "prompt must be a string or an array (got {})"
     )
+
+
+def test_nothing_of_what_clients_write_stays_after_it_was_read() -> None:
+    def kept(first: int, count: int) -> int:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for number in range(first, first + count):
+            body = {"model": f"model {number}", "prompt": f"a text of client {number}"}
+            parse_body(json.dumps(body).encode(), CompletionRequest)
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    kept(0, 10)
+    assert kept(10, 2000) < 200
+    assert kept(2010, 4000) < 200
