@@ -21,10 +21,11 @@ from runner.worker.protocol import (
 class _Arriving:
     """What has come of a large frame."""
 
-    __slots__ = ("data", "values")
+    __slots__ = ("data", "text", "values")
 
     def __init__(self) -> None:
-        self.data = bytearray()  # of the value that has not ended
+        self.data = bytearray()  # of the value that has not ended, or its text
+        self.text = ""
         self.values: list[str | bytes] = []
 
 
@@ -65,14 +66,20 @@ class FrameReader:
         begin = PIECE_HEAD.size + id_bytes
         id = piece[PIECE_HEAD.size : begin].decode()
         arriving = self._arriving.setdefault(id, _Arriving())
+        if kind == TEXT:  # grows where it is: the name `text` is the only one of it
+            text, arriving.text = arriving.text, ""
+            text += str(memoryview(piece)[begin:], "utf-8", "surrogatepass")
+            if ends:
+                arriving.values.append(text)
+            else:
+                arriving.text = text
+            return None
         arriving.data += memoryview(piece)[begin:]
         if not ends:
             return None
         data, arriving.data = arriving.data, bytearray()
         if kind != JSON:
-            is_text = kind == TEXT
-            value = data.decode("utf-8", "surrogatepass") if is_text else bytes(data)
-            arriving.values.append(value)
+            arriving.values.append(bytes(data))
             return None
         del self._arriving[id]
         frame = decode_body(data)

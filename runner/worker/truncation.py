@@ -162,15 +162,26 @@ def _shortened(
     not written by a template or as a text."""
     dropped = {index for turn in turns for index in turn}
     messages = request.messages
+    max_chars = max(MIN_WHOLE_CHARS, max_tokens * MAX_TOKEN_CHARS)
     if messages is not None:
-        messages = tuple(m for index, m in enumerate(messages) if index not in dropped)
+        kept = (m for index, m in enumerate(messages) if index not in dropped)
+        messages = tuple(_ends(message, max_chars) for message in kept)
     request = replace(request, messages=messages)
     if images_of(request) or request.tokens is not None or request.suffix is not None:
         return None
-    max_chars = max(MIN_WHOLE_CHARS, max_tokens * MAX_TOKEN_CHARS)
     tokens, answer_prefix = prompts.prepare(request, max_chars=max_chars)
     keep = n_keep_tokens(prompts, request, EncodedPrompt(tokens, answer_prefix)) or 0
     keep = min(keep if keep >= 0 else max_tokens, max_tokens // 2)
     left = tokens[:keep] + tokens[len(tokens) - max_tokens + keep :]
     gone = Dropped(len(dropped), len(tokens) - len(left))
     return EncodedPrompt(left, answer_prefix, gone)
+
+
+def _ends(message: Message, max_chars: int) -> Message:
+    """The message without what lies between its first and its last max_chars, which no prompt of
+    max_chars holds: a template copies what it gets. An assistant's is whole, as templates look for
+    marks in it."""
+    content = message.content
+    if message.role == "assistant" or len(content) <= 2 * max_chars:
+        return message
+    return replace(message, content=content[:max_chars] + content[-max_chars:])

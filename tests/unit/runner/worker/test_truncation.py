@@ -122,6 +122,30 @@ def test_of_a_text_far_too_long_only_the_ends_are_tokenized() -> None:
     assert text(result).endswith("e")
 
 
+def test_a_message_far_too_long_is_cut_before_a_template_copies_it() -> None:
+    content = "b" + "x" * 100_000 + "\U0001f600e"
+    request = GenerateRequest(
+        "x", messages=(Message("user", content),), truncate_tokens=True, n_keep=4
+    )
+    rendered: list[int] = []
+
+    class Watched(PromptEncoder):
+        def render(self, request: GenerateRequest) -> str:
+            text = super().render(request)
+            rendered.append(len(text))
+            return text
+
+    prompts = Watched(FakeTokenizer(), CHAT_TEMPLATE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runner.worker.truncation.MIN_WHOLE_CHARS", 1000)
+        short = fit_prompt(prompts, request, 100)
+        assert rendered[-1] < 2 * 100 * MAX_TOKEN_CHARS + 100
+        patch.setattr("runner.worker.truncation._ends", lambda message, max_chars: message)
+        long = fit_prompt(prompts, request, 100)
+    assert rendered[-1] > 100_000
+    assert short.tokens == long.tokens
+
+
 def test_a_turn_goes_with_its_tool_calls_and_their_results() -> None:
     messages = [SYSTEM, Message("user", "a"), CALL, RESULT, Message("user", "b")]
     assert droppable_turns(messages) == [[1, 2, 3]]
