@@ -102,8 +102,8 @@ def _check_kind(raw: Mapping[str, RawValue], tokens: Sequence[bytes], types: Seq
         _refuse("token_type", "has tokens of single bytes, which the tokenizer bert cannot write")
     if kind in _SPELLING:
         _check_bytes(kind, tokens, types)
-    name = raw.get("general.name")
-    if name is not None and _PHI3.search(name.value):
+    title = raw.get("general.name")
+    if title is not None and _PHI3.search(title.value):
         missing = _PHI3_TOKENS.difference(tokens)
         if missing:
             _refuse("tokens", f"no {min(missing).decode()}, which a general.name with phi-3 needs")
