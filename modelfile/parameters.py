@@ -218,7 +218,12 @@ DEPRECATED: Final = frozenset(
 )
 
 # Options of llama.cpp's servers that would change an answer; to drop them would be to lie.
-UNSUPPORTED: Final = frozenset(("json_schema", "lora", "n_probs"))
+UNSUPPORTED: Final = frozenset(
+    (
+        *("ignore_eos", "json_schema", "lora", "min_keep", "n_probs", "post_sampling_probs"),
+        "t_max_predict_ms",
+    )
+)
 
 
 def lookup(name: str) -> Parameter | None:

@@ -404,12 +404,6 @@ class Engine:
             return False
         output.deltas.append((sequence.id, delta))
         if delta.finish is not None:
-            if delta.finish.limit == "generation":
-                log.warning(
-                    "request %s: the model did not end its answer; it was stopped after %d tokens,"
-                    " ten contexts (num_predict sets another limit)",
-                    *(sequence.id, sequence.output_tokens),
-                )
             self._finish(running, beyond)
             return False
         if sequence.full:

@@ -362,6 +362,12 @@ class WorkerHandle:
             if delta.finish is not None:
                 del sequences[ident]
                 self.observer.finished(model, delta.finish)
+                if delta.finish.limit == "generation":
+                    log.warning(
+                        "%s: a model did not end its answer; it was stopped after %d tokens, ten"
+                        " contexts (num_predict sets another limit)",
+                        *(self.name, delta.finish.usage.completion_tokens),
+                    )
             stream.push(index, delta)
 
     def _on_error(self, ident: str, error: HearthError) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conftest import RunningDaemon
 from tests.echo_models import echo_gguf
 
 CONTEXT = 256
@@ -144,3 +145,20 @@ def test_ollama_ends_at_the_context_with_shift_false(client: httpx.Client) -> No
     assert (answer["done_reason"], answer["limit"]) == ("length", "context")
     assert answer["prompt_eval_count"] + answer["eval_count"] == CONTEXT
     assert "shifted_tokens" not in answer
+
+
+def test_an_answer_of_ten_contexts_is_ended_and_the_log_says_so(
+    client: httpx.Client, shared_daemon: RunningDaemon
+) -> None:
+    ends = {f"{end}": -100 for end in range(8)}  # of ember's vocabulary
+    options = {"num_ctx": 64, "num_predict": -1, "repeat_limit": 0, "logit_bias": ends, "seed": 1}
+    body = {"model": "ember", "prompt": "Once upon a time", "raw": True, "stream": False}
+    answer = client.post("/api/generate", json={**body, "options": options}, timeout=60).json()
+    assert (answer["done_reason"], answer["limit"]) == ("length", "generation")
+    assert answer["eval_count"] == 640
+    for _ in range(1000):  # until the line has come through the pipe
+        if any("ember" in line and "ten contexts" in line for line in shared_daemon.lines):
+            break
+        client.get("/health")
+    else:
+        pytest.fail("".join(shared_daemon.lines[-20:]))
