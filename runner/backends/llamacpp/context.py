@@ -25,8 +25,7 @@ _NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 class Context:
     """Takes over model and context. close gives them back, at the latest at exit."""
 
-    def __init__(self, model: Any, handle: Any, *, owns_model: bool = True) -> None:
-        """owns_model False: the model is another context's, which lives longer."""
+    def __init__(self, model: Any, handle: Any) -> None:
         self.model = model
         self.handle = handle
         self.memory = native.llama_get_memory(handle)  # None for encoder-only models
@@ -34,10 +33,20 @@ class Context:
         self.vocabulary_size: int = native.llama_vocab_n_tokens(self.vocabulary)
         self._rows: tuple[int, LogitRows] | None = None
         resources = ExitStack()
-        if owns_model:
-            resources.callback(native.llama_model_free, model)
-        resources.callback(native.llama_free, handle)
+        resources.callback(native.llama_model_free, model)
+        self._native = resources.enter_context(ExitStack())
+        self._native.callback(native.llama_free, handle)
         self.close: Callable[[], object] = weakref.finalize(self, resources.close)
+
+    def replace(self, parameters: Any) -> None:
+        """Make the context anew, with other llama_context_params; what it kept is lost. There are
+        never two. Raises BackendError when there is none now: replace it again."""
+        self._native.close()
+        self.handle = native.llama_init_from_model(self.model, parameters)
+        if not self.handle:
+            raise BackendError("no context could be created; memory may be short")
+        self._native.callback(native.llama_free, self.handle)
+        self.memory = native.llama_get_memory(self.handle)
 
     def decode(self, batch: TokenBatch) -> None:
         """Compute the batch. Raises PoolFull (nothing changed) or BackendError."""

@@ -36,45 +36,44 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
         capacity: Capacity,
         *,
         step_tokens: int,
-        with_pooling: Callable[[int], LlamaCppEmbeddingBackend] | None = None,
+        parameters: Callable[[int], Any] | None = None,
     ) -> None:
-        """step_tokens: how many tokens of several inputs are computed at a time. with_pooling:
-        makes another one of the same model, since llama.cpp pools as its context was made; None:
-        there is only one way."""
+        """step_tokens: how many tokens of several inputs are computed at a time. parameters: of a
+        context that pools in some way; None: there is only one way."""
         super().__init__(
             capacity,
             step_tokens=min(step_tokens, capacity.batch_tokens),
             max_inputs=capacity.max_sequences,
         )
         self._context = context
-        self._with_pooling = with_pooling
-        self._other: tuple[int, LlamaCppEmbeddingBackend] | None = None  # the last one wanted
+        self._parameters = parameters
+        self._own: int = native.llama_pooling_type(context.handle)
+        self._pooling: int | None = self._own
         self._batch = TokenBatch(capacity.batch_tokens)
 
     def embed(
         self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
     ) -> list[list[float]]:
-        kind = None if form.pooling is None else _BY_NAME[form.pooling]
-        own = native.llama_pooling_type(self._context.handle)
-        if kind is None or kind == own or self._with_pooling is None:
-            return super().embed(inputs, form)
-        if self._other is None or self._other[0] != kind:
-            self._close_other()
-            self._other = kind, self._with_pooling(kind)
-        return self._other[1].embed(inputs, form)
-
-    def _close_other(self) -> None:
-        if self._other is not None:
-            self._other[1].close()
-            self._other = None
+        kind = self._own if form.pooling is None else _BY_NAME[form.pooling]
+        if self._parameters is not None and kind != self._pooling:
+            self._pooling = None  # llama.cpp pools as its context was made
+            self._context.replace(self._parameters(kind))
+            self._pooling = kind
+        return super().embed(inputs, form)
 
     def _embed_group(
         self, group: Sequence[Sequence[int]], form: EmbeddingForm
     ) -> list[list[float]]:
         try:
-            for rows in self._pieces(group):
+            pieces = list(self._pieces(group))
+            vectors = []
+            for rows in pieces:
                 self._fill(rows)
                 self._context.decode(self._batch)
+                if len(pieces) > 1 and self._pooling in (_MEAN, _CLS):
+                    vectors.append(self._pooled(0).copy())
+            if vectors:
+                return [_normalised(_joined(vectors, pieces, self._pooling), form)]
             return [self._vector(sequence, form) for sequence in range(len(group))]
         finally:
             if self._context.memory:
@@ -84,8 +83,8 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
         self._batch.fill(rows, all_outputs=True)
 
     def _pieces(self, group: Sequence[Sequence[int]]) -> Iterator[list[Row]]:
-        """The group in one batch, or one long input piece by piece: its last piece attends to
-        those before, and the last token's state is the embedding."""
+        """The group in one batch, or one long input piece by piece, each of which attends to those
+        before."""
         if len(group) > 1:
             yield [Row(sequence, tokens, 0) for sequence, tokens in enumerate(group)]
             return
@@ -94,19 +93,32 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
             yield [Row(0, tokens[start : start + size], start)]
 
     def _vector(self, sequence: int, form: EmbeddingForm) -> list[float]:
+        return _normalised(self._pooled(sequence), form)
+
+    def _pooled(self, sequence: int) -> NDArray[np.float32]:
+        """A view of what llama.cpp pooled of the last batch."""
         pointer = native.llama_get_embeddings_seq(self._context.handle, sequence)
         if not pointer:
             raise BackendError("llama.cpp returned no embedding")
         size = native.llama_model_n_embd_out(self._context.model)
-        return _checked(np.ctypeslib.as_array(pointer, shape=(size,)), form)
+        return np.ctypeslib.as_array(pointer, shape=(size,))
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
-        self._close_other()
         self._context.close()
 
 
-def _checked(vector: NDArray[np.float32], form: EmbeddingForm) -> list[float]:
+def _joined(
+    vectors: Sequence[NDArray[np.float32]], pieces: Sequence[Sequence[Row]], pooling: int | None
+) -> NDArray[np.float32]:
+    """The mean, or the first token, of a whole input from those of its pieces."""
+    if pooling == _CLS:
+        return vectors[0]
+    sizes = [len(row.tokens) for (row,) in pieces]
+    return np.average(vectors, 0, sizes).astype(np.float32)
+
+
+def _normalised(vector: NDArray[np.float32], form: EmbeddingForm) -> list[float]:
     length = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(length) or length == 0.0:
         raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
@@ -132,8 +144,6 @@ def pooling_of(model: Any) -> int:
     return kinds.get(own or "", _CLS if own == str(_RANK) else _MEAN)
 
 
-def needs_whole_inputs(model: Any, pooling: int) -> bool:
-    """True where an input must be computed in one piece: its tokens see those after them, or
-    its embedding is the mean of all."""
-    causal = _architecture_value(model, "attention.causal") != "false"
-    return not (causal and pooling in (_LAST, _RANK))
+def needs_whole_inputs(model: Any) -> bool:
+    """True where an input must be computed in one piece: its tokens see those after them."""
+    return _architecture_value(model, "attention.causal") == "false"

@@ -16,7 +16,6 @@ from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import (
     Backend,
-    BackendError,
     Capacity,
     LoadedBackend,
     LoadProgress,
@@ -119,7 +118,7 @@ def _backend(
             context,
             capacity,
             step_tokens=plan.batch_tokens,
-            with_pooling=lambda kind: _pooled(plan, context.model, kind),
+            parameters=lambda pooling: _embedding_parameters(plan, context.model, pooling),
         ), None
     try:
         return create_reranker(Path(plan.path), context, capacity, plan.batch_tokens)
@@ -128,16 +127,9 @@ def _backend(
         raise
 
 
-def _pooled(plan: LoadPlan, model: Any, pooling: int) -> LlamaCppEmbeddingBackend:
-    """A backend of a loaded model that pools in another way. Raises BackendError."""
-    whole_inputs = needs_whole_inputs(model, pooling)
-    params = embedding_parameters(plan, model, pooling=pooling, whole_inputs=whole_inputs)
-    handle = native.llama_init_from_model(model, params)
-    if not handle:
-        raise BackendError("no context could be created for this pooling; memory may be short")
-    context = Context(model, handle, owns_model=False)
-    capacity = _embedding_capacity(plan, context)
-    return LlamaCppEmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens)
+def _embedding_parameters(plan: LoadPlan, model: Any, pooling: int) -> Any:
+    whole = needs_whole_inputs(model)
+    return embedding_parameters(plan, model, pooling=pooling, whole_inputs=whole)
 
 
 def load_model(plan: LoadPlan, progress: LoadProgress, library_errors: Sequence[str] = ()) -> Any:
@@ -177,8 +169,7 @@ def _vision(
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     if plan.embedding:
         pooling = native.LLAMA_POOLING_TYPE_RANK if plan.ranking else pooling_of(model)
-        whole_inputs = needs_whole_inputs(model, pooling)
-        return embedding_parameters(plan, model, pooling=pooling, whole_inputs=whole_inputs)
+        return _embedding_parameters(plan, model, pooling)
     return generation_parameters(plan, model)
 
 

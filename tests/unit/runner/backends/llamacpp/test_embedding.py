@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Backend, BackendError, LoadedBackend, Row
 from runner.types import EmbeddingForm, Pooling, SamplingParams
@@ -127,6 +128,46 @@ def test_a_pooling_that_is_asked_for_is_that_of_a_model_made_so(
     for vector, wanted in zip(asked, made_so.embed(INPUTS), strict=True):
         assert vector == pytest.approx(wanted, abs=2e-3)
     assert backend.embed(INPUTS) == before
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_a_long_input_is_pooled_over_all_its_pieces(open_model: Open, pooling: Pooling) -> None:
+    tokens = [2, *(5 + at % 40 for at in range(300)), 3]
+    form = EmbeddingForm(pooling, normalize=False)
+    small = open_model(LAST_TOKEN, embedding=True, batch_tokens=64).backend
+    large = open_model(LAST_TOKEN, embedding=True, batch_tokens=512).backend
+    (vector,), (wanted,) = small.embed([tokens], form), large.embed([tokens], form)
+    assert vector == pytest.approx(wanted, abs=2e-3)
+
+
+@pytest.mark.parametrize("own", [ENCODER, LAST_TOKEN])
+def test_there_is_one_context_at_a_time_however_inputs_are_pooled(
+    open_model: Open, own: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive, sizes = set[Any](), set[tuple[int, int]]()
+    make, free = native.llama_init_from_model, native.llama_free
+
+    def counted(model: Any, params: Any) -> Any:
+        assert not alive
+        handle = make(model, params)
+        alive.add(handle)
+        sizes.add((native.llama_n_ctx(handle), native.llama_n_ubatch(handle)))
+        return handle
+
+    def freed(handle: Any) -> None:
+        alive.remove(handle)
+        free(handle)
+
+    monkeypatch.setattr(native, "llama_init_from_model", counted)
+    monkeypatch.setattr(native, "llama_free", freed)
+    backend = open_model(own, embedding=True).backend
+    poolings: list[Pooling | None] = ["mean", None, "cls", "cls", "last", None]
+    for pooling in poolings:
+        backend.embed(INPUTS, EmbeddingForm(pooling))
+    assert len(alive) == 1
+    assert len(sizes) == 1  # what the memory plan counts once
+    backend.close()
+    assert not alive
 
 
 @MODELS
