@@ -15,6 +15,7 @@ from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.integration.cli_process import environment, free_address, hearth, of_daemon
 from tests.integration.test_tls import certificate
 
+SAY = {"input": "hi", "voice": "alloy"}
 CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
 
@@ -40,6 +41,7 @@ def test_without_keys_everything_is_open_and_with_one_everything_is_closed(
         ("POST", "/v1/chat/completions"),
         ("POST", "/v1/messages"),
         ("POST", "/api/chat"),
+        ("POST", "/v1/audio/speech"),
         ("GET", "/api/tags"),
         ("GET", "/metrics"),
         ("GET", "/api/keys"),
@@ -48,6 +50,9 @@ def test_without_keys_everything_is_open_and_with_one_everything_is_closed(
     ):
         assert asked(daemon, method, path, json=CHAT) == 401, path
         assert asked(daemon, method, path, "wrong", json=CHAT) == 401, path
+    form: dict[str, Any] = {"data": {"model": "echo"}, "files": {"file": ("a.wav", b"RIFF")}}
+    for key in ("", "wrong"):
+        assert asked(daemon, "POST", "/v1/audio/transcriptions", key, **form) == 401
     for path in ("/", "/health", "/ready"):
         assert asked(daemon, "GET", path) == 200
 
@@ -64,6 +69,8 @@ def test_a_key_opens_what_its_scopes_say(start_daemon: StartDaemon) -> None:
         (watcher, 403, 403, 403, 200),
     ):
         assert asked(daemon, "POST", "/v1/chat/completions", key, json=CHAT) == chat
+        hears = asked(daemon, "POST", "/v1/audio/speech", key, json={**SAY, "model": "echo"})
+        assert hears == (400 if chat == 200 else 403)  # echo does not speak
         assert asked(daemon, "POST", "/api/pull", key, json={"model": "../x"}) == pull
         assert asked(daemon, "DELETE", "/api/delete", key, json=deletion) == delete
         assert asked(daemon, "GET", "/metrics", key) == metrics

@@ -217,6 +217,40 @@ def test_models_that_are_incomplete_or_quantized_again_are_refused(
     assert "stays as it is" in reply.text
 
 
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.bin", None, "model.bin is damaged"),
+        ("config.json", None, "config.json is not JSON"),
+        ("config.json", "{}", "suppress_ids is no list of tokens"),
+        ("config.json", {"suppress_ids": [], "suppress_ids_begin": [10**6]}, "suppress_ids_begin"),
+        ("config.json", {"lang_ids": [-1]}, "lang_ids is no list of tokens"),
+        ("config.json", {"alignment_heads": [[9, 0]]}, "no list of layers and heads"),
+        ("tokenizer.json", None, "tokenizer.json is not JSON"),
+        ("tokenizer.json", "{}", "tokenizer.json has no model"),
+        ("vocabulary.json", None, "vocabulary.json is not JSON"),
+        ("vocabulary.json", '["a"]', "vocabulary.json is no list of the model's"),
+    ],
+)
+def test_a_folder_with_a_damaged_file_is_refused(
+    http: httpx.Client, tmp_path: Path, name: str, content: Any, message: str
+) -> None:
+    folder = write_whisper(tmp_path / "whisper")
+    if content is None:
+        cut(folder / name)
+    elif isinstance(content, str):
+        (folder / name).write_text(content)
+    else:
+        whole = json.loads((folder / name).read_text()) | content
+        (folder / name).write_text(json.dumps(whole))
+    with pytest.raises(AssertionError, match=message):
+        create(http, "broken", *folder.iterdir())
+
+
 def test_folders_and_voices_of_this_machine_are_pulled(http: httpx.Client, tmp_path: Path) -> None:
     write_whisper(tmp_path / "tiny")
     write_voice(tmp_path / "hums")

@@ -27,7 +27,11 @@ def whisper() -> dict[str, bytes]:
     weights = variable("decoder/embeddings/weight", 4, 2) + variable(
         "encoder/conv1/weight", 2, 80, 3
     )
-    texts = dict.fromkeys(("config.json", "tokenizer.json", "vocabulary.txt"), b"{}")
+    texts = {
+        "config.json": b'{"suppress_ids": [], "suppress_ids_begin": []}',
+        "tokenizer.json": b'{"model": {}}',
+        "vocabulary.txt": b"a\nb\nc\nd\n",
+    }
     return {"model.bin": start + weights, **texts}
 
 
