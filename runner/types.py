@@ -68,6 +68,7 @@ class SamplingParams:
     text_bias: tuple[tuple[str, float], ...] = ()  # the worker makes logit_bias of it
     seed: int | None = None  # None: a fresh one for each request
     logprobs: int | None = None  # None: off; 0..20: that many alternatives a token
+    drawn_logprobs: bool = False  # logprobs are of what the samplers left, as it was drawn from
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,7 @@ class GenerateRequest:
     logit_bias: Mapping[str, float] = field(default_factory=dict)  # by token ids, unchecked
     sampled_penalties: bool = False  # see SamplingParams
     logprobs: int | None = None  # alternatives for each token; None: off
+    drawn_logprobs: bool = False  # see SamplingParams
     prompt_logprobs: int | None = None  # the same of the prompt
     return_tokens: bool = False  # the last delta has all tokens, without the end token
     stream_tokens: bool = False  # each delta has the tokens that it stands for

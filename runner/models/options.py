@@ -58,6 +58,7 @@ def generation_options(
     logit_bias: tuple[tuple[int, float], ...] = (),
     logprobs: int | None = None,
     sampled_penalties: bool = False,
+    drawn_logprobs: bool = False,
 ) -> GenerationOptions:
     """The options of one answer. given is checked; its stop strings are added to the
     Modelfile's, which usually mark the end of a turn and must not leak into an answer."""
@@ -73,6 +74,7 @@ def generation_options(
         text_bias=tuple((text, bias) for text, bias in biased if isinstance(text, str)),
         logprobs=logprobs,
         sampled_penalties=sampled_penalties,
+        drawn_logprobs=drawn_logprobs,
     )
     return GenerationOptions(
         sampling=sampling,

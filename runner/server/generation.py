@@ -215,6 +215,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         logit_bias=_logit_bias(request.logit_bias, lease.worker.info.vocabulary),
         logprobs=request.logprobs,
         sampled_penalties=request.sampled_penalties,
+        drawn_logprobs=request.drawn_logprobs,
     )
     return replace(
         completed,

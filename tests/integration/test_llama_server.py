@@ -187,9 +187,23 @@ def test_fields_that_cannot_be_honoured_are_refused_by_name(ember: httpx.Client)
         response = ember.post("/completion", json={**NATIVE, **field})
         assert response.status_code == 400
         assert next(iter(field)) in response.json()["error"]["message"]
-    both = {"post_sampling_probs": True, "n_probs": 2}
-    response = ember.post("/completion", json={**NATIVE, **both})
-    assert "post_sampling_probs" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_probabilities_after_the_samplers(ember: httpx.Client, streams: bool) -> None:
+    body = {**NATIVE, "temperature": 1.0, "n_probs": 8, "post_sampling_probs": True, "top_k": 4}
+    answers = (
+        events(ember, "/completion", **body) if streams else [post(ember, "/completion", **body)]
+    )
+    found = [item for answer in answers for item in answer.get("completion_probabilities", ())]
+    assert len(found) == NATIVE["n_predict"]
+    for item in found:
+        likely = {each["id"]: each["prob"] for each in item["top_probs"]}
+        assert likely[item["id"]] == item["prob"]
+        assert 1 <= len(likely) <= 4
+        assert sum(likely.values()) == pytest.approx(1.0)
+    greedy = post(ember, "/completion", **{**body, "temperature": 0})["completion_probabilities"]
+    assert [[each["prob"] for each in item["top_probs"]] for item in greedy] == [[1.0]] * 6
 
 
 def test_chosen_fields_only(ember: httpx.Client) -> None:

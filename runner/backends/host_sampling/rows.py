@@ -14,7 +14,7 @@ from runner.backends.backend import BackendError, Capacity, Row, SampledToken, T
 from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.grammar_mask import MaskBuffer, few_allowed_tokens
 from runner.backends.host_sampling.logits import LogitRows, Logits
-from runner.backends.host_sampling.logprobs import token_logprobs
+from runner.backends.host_sampling.logprobs import drawn_logprobs, token_logprobs
 from runner.backends.host_sampling.sampler import HostSampler
 
 
@@ -53,6 +53,9 @@ class RowSampler:
         count = sampler.params.logprobs
         if count is None:
             return SampledToken(row.sequence, token)
+        if sampler.drawn_from is not None:
+            found = drawn_logprobs(*sampler.drawn_from, token, count)
+            return SampledToken(row.sequence, token, *found)
         return SampledToken(row.sequence, token, *token_logprobs(logits, token, count))
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -35,7 +36,15 @@ from runner.backends.host_sampling.top_k import top_k_ids
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
-TokenPicker = Callable[[Logits, int], int]  # (logits, id of the highest) -> id of the chosen token
+
+class TokenPicker(Protocol):
+    """How a token is drawn."""
+
+    def __call__(self, logits: Logits, best: int) -> int:
+        """The token. best: that of the highest logit."""
+
+    def drawn_from(self, logits: Logits) -> tuple[TokenIds, Logits]:
+        """The tokens that the last one was drawn from, with their weights."""
 
 
 class HostSampler(Sampler):
@@ -46,6 +55,7 @@ class HostSampler(Sampler):
         apply."""
         _check(params, vocabulary)
         self.params = params
+        self.drawn_from: tuple[TokenIds, Logits] | None = None  # see TokenPicker; if asked for
         self._adjustment = LogitAdjustment(params)
         self._pick: TokenPicker | None = (
             None if params.temperature <= 0 else _create_picker(params, candidates)
@@ -69,13 +79,22 @@ class HostSampler(Sampler):
         best = int(logits.argmax())  # of NaN, if there is one
         if not math.isfinite(logits[best]):
             return None
-        return best if self._pick is None else self._pick(logits, best)
+        token = best if self._pick is None else self._pick(logits, best)
+        if self.params.drawn_logprobs:
+            self.drawn_from = (
+                (np.array([best]), np.ones(1, np.float32))
+                if self._pick is None
+                else self._pick.drawn_from(logits)
+            )
+        return token
 
     @property
     def needs_all_logits(self) -> bool:
         """Whether more than the logits of the allowed tokens counts."""
         params = self.params
-        return self._adjustment.active or params.mirostat > 0 or params.samplers is not None
+        if self._adjustment.active or params.drawn_logprobs:
+            return True
+        return params.mirostat > 0 or params.samplers is not None
 
     def choose_among(self, logits: Logits, ids: TokenIds) -> int | None:
         """As choose, where only the tokens ids, ascending, may be chosen: the same token as with
@@ -95,7 +114,7 @@ def _create_picker(params: SamplingParams, candidates: CandidateArray) -> TokenP
     return _ShortlistDraw(params, steps, candidates) if steps else _FullDraw(params)
 
 
-class _FullDraw:
+class _FullDraw(TokenPicker):
     """No filter: a draw over the whole vocabulary."""
 
     def __init__(self, params: SamplingParams) -> None:
@@ -105,8 +124,12 @@ class _FullDraw:
     def __call__(self, logits: Logits, best: int) -> int:
         return draw(logits, float(logits[best]), self._temperature, self._random.random())
 
+    def drawn_from(self, logits: Logits) -> tuple[TokenIds, Logits]:
+        heat = np.float32(self._temperature)
+        return np.arange(len(logits)), np.exp((logits - logits.max()) / heat)
 
-class _ShortlistDraw:
+
+class _ShortlistDraw(TokenPicker):
     """A shortlist first, llama.cpp's filters and draw on it."""
 
     def __init__(
@@ -137,6 +160,10 @@ class _ShortlistDraw:
             ids, values = ids[values >= floor], values[values >= floor]
         self._candidates.fill(ids, values, ordered=ordered)
         return self._chain.draw(self._candidates)
+
+    def drawn_from(self, logits: Logits) -> tuple[TokenIds, Logits]:
+        ids, weights = self._candidates.remaining()
+        return ids.astype(np.int64), weights
 
     def _shortlist(self, logits: Logits, peak: float, floor: np.float32) -> TokenIds:
         if self._top_k > 0:

@@ -84,6 +84,16 @@ class TokenProbability(TypedDict):
     top_logprobs: NotRequired[list[TokenProbability]]
 
 
+class DrawnProbability(TypedDict):
+    """The same after the samplers, with post_sampling_probs."""
+
+    id: int
+    token: str
+    bytes: list[int]
+    prob: float
+    top_probs: NotRequired[list[DrawnProbability]]
+
+
 class NativePart(TypedDict):
     """A piece of an answer."""
 
@@ -108,7 +118,7 @@ class CompletionResponse(NativePart):
     stop_type: Literal["eos", "limit", "word"]
     stopping_word: str
     timings: Timings
-    completion_probabilities: NotRequired[list[TokenProbability]]
+    completion_probabilities: NotRequired[list[TokenProbability] | list[DrawnProbability]]
 
 
 class Success(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -13,11 +14,11 @@ from runner.errors import Unsupported
 from runner.models.options import check_options
 from runner.server.generation import Generation
 from runner.server.ids import new_id
-from runner.server.llamacpp.answers import NativePart, TokenProbability
+from runner.server.llamacpp.answers import DrawnProbability, NativePart, TokenProbability
 from runner.server.llamacpp.settings import end_tokens_of, generation_settings
 from runner.server.openai.logprobs import FLOOR
 from runner.server.openai.refused import GENERATE_REFUSED
-from runner.server.openai.wire import OpenAIGenerateFields, unsupported
+from runner.server.openai.wire import OpenAIGenerateFields
 from runner.server.refused_fields import Refusals
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, GeneratedSequence, StreamRenderer, progress_fields
@@ -49,12 +50,6 @@ class NativeFields(OpenAIGenerateFields):
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
-        if self.post_sampling_probs and self.n_probs:
-            raise unsupported(
-                "post_sampling_probs",
-                "post_sampling_probs is not supported: n_probs are those of the model, before its "
-                "samplers",
-            )
         if (self.n_probs or 0) > MAX_PROBABILITIES:
             raise Unsupported(
                 f"n_probs={self.n_probs}: at most {MAX_PROBABILITIES} are given", param="n_probs"
@@ -87,6 +82,7 @@ class NativeFields(OpenAIGenerateFields):
             options=options,
             logit_bias={},
             logprobs=self.n_probs or None,
+            drawn_logprobs=bool(self.post_sampling_probs),
             bar_end_tokens=self.ignore_eos,
             stream_tokens=bool(self.stream) or self.return_tokens,
             return_tokens=True,
@@ -134,8 +130,8 @@ class NativeRenderer(StreamRenderer):
         assert answer.finish is not None
         tokens = list(answer.tokens) if self._body.return_tokens else []
         found = self._last(index, answer.text, answer.text, tokens, answer.finish, prompt)
-        if answer.logprobs:
-            found["completion_probabilities"] = [_probability(item) for item in answer.logprobs]
+        if shown := answer.logprobs:
+            found["completion_probabilities"] = [self._probability(item) for item in shown]
         return self._chosen(found)
 
     def _event(self, index: int, delta: Delta) -> bytes:
@@ -153,7 +149,7 @@ class NativeRenderer(StreamRenderer):
             if delta.progress is not None:
                 part["prompt_progress"] = progress_fields(delta.progress)
             if shown := self._probabilities[index]:
-                part["completion_probabilities"] = [_probability(item) for item in shown]
+                part["completion_probabilities"] = [self._probability(item) for item in shown]
                 self._probabilities[index] = []
             out = event(to_json(part))
         if delta.finish is not None:
@@ -162,7 +158,7 @@ class NativeRenderer(StreamRenderer):
                 index, "", answer.text, self._take_tokens(index), delta.finish, prompt
             )
             if rest := self._probabilities[index]:
-                last["completion_probabilities"] = [_probability(item) for item in rest]
+                last["completion_probabilities"] = [self._probability(item) for item in rest]
             out += event(to_json(self._chosen(last)))
         return out
 
@@ -218,8 +214,14 @@ class NativeRenderer(StreamRenderer):
             self._end_tokens,
             stream=bool(body.stream),
             timings_per_token=bool(body.timings_per_token),
-            post_sampling_probs=False,
+            post_sampling_probs=bool(body.post_sampling_probs),
         )
+
+    def _probability(self, item: TokenLogprob) -> TokenProbability | DrawnProbability:
+        chosen = (item.token, item.piece, item.logprob)
+        if self._body.post_sampling_probs:
+            return {**_drawn(*chosen), "top_probs": [_drawn(*each) for each in item.top]}
+        return {**_likely(*chosen), "top_logprobs": [_likely(*each) for each in item.top]}
 
     def _chosen(self, answer: dict[str, Any]) -> dict[str, Any]:
         fields = self._body.response_fields
@@ -238,18 +240,14 @@ def chosen_fields(answer: dict[str, Any], names: Sequence[str]) -> dict[str, Any
     return found
 
 
-def _probability(item: TokenLogprob) -> TokenProbability:
-    top = [_likely(token, piece, logprob) for token, piece, logprob in item.top]
-    return {**_likely(item.token, item.piece, item.logprob), "top_logprobs": top}
-
-
 def _likely(token: int, piece: bytes, logprob: float) -> TokenProbability:
-    return {
-        "id": token,
-        "token": piece.decode("utf-8", "replace"),
-        "bytes": list(piece),
-        "logprob": max(logprob, FLOOR),
-    }
+    text = piece.decode("utf-8", "replace")
+    return {"id": token, "token": text, "bytes": list(piece), "logprob": max(logprob, FLOOR)}
+
+
+def _drawn(token: int, piece: bytes, logprob: float) -> DrawnProbability:
+    text = piece.decode("utf-8", "replace")
+    return {"id": token, "token": text, "bytes": list(piece), "prob": math.exp(logprob)}
 
 
 def _token(key: str) -> int | str:

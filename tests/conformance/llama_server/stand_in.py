@@ -44,7 +44,7 @@ _VALUES = (
 _FLAGS = (
     *("offline", "jinja", "no-jinja", "cont-batching", "embedding", "reranking", "metrics"),
     *("slots", "no-slots", "kv-unified", "swa-full", "context-shift", "verbose", "no-ui"),
-    *("no-mmproj", "no-models-autoload", "no-cache-idle-slots"),
+    *("backend_sampling", "no-mmproj", "no-models-autoload", "no-cache-idle-slots"),
 )
 _ROUTER_MODELS = ("tinygemma3-GGUF:Q8_0", "test-model-stories260K:F32",
                   "test-model-stories260K-infill:F32")  # fmt: skip

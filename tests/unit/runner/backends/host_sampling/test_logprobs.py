@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.backends.host_sampling.logprobs import token_logprobs
+from runner.backends.host_sampling.logprobs import drawn_logprobs, token_logprobs
 from runner.engine import sampling
 
 
@@ -35,3 +35,12 @@ def test_all_of_them_together_are_certain() -> None:
 def test_more_alternatives_than_tokens_gives_them_all() -> None:
     _, top = token_logprobs(np.zeros(3, np.float32), 0, 20)
     assert [id for id, _ in top] == [0, 1, 2]
+
+
+def test_those_after_the_samplers_are_of_what_is_left() -> None:
+    ids, weights = np.array([7, 3, 9, 4]), np.array([1, 6, 0, 3], np.float32)
+    own, top = drawn_logprobs(ids, weights, 4, 10)
+    assert own == pytest.approx(math.log(0.3))
+    assert [id for id, _ in top] == [3, 4, 7]
+    assert [math.exp(nats) for _, nats in top] == pytest.approx([0.6, 0.3, 0.1])
+    assert drawn_logprobs(ids, weights, 4, 1)[1] == top[:1]

@@ -57,15 +57,16 @@ def probabilities(
     params: SamplingParams, logits: NDArray[np.float32], history: list[int]
 ) -> NDArray[np.float64]:
     """Of every token to be drawn by our sampler."""
-    candidates = CandidateArray(VOCABULARY)
-    sampler = HostSampler(params, candidates, VOCABULARY)
+    told = replace(params, drawn_logprobs=True)
+    sampler = HostSampler(told, CandidateArray(VOCABULARY), VOCABULARY)
     sampler.accept(history)
     token = sampler.choose(logits)
-    ids, p = candidates.remaining()
     sampler.close()
+    assert sampler.drawn_from is not None
+    ids, weights = sampler.drawn_from
     assert token in ids
     result = np.zeros(VOCABULARY)
-    result[ids] = p
+    result[ids] = weights / weights.sum(dtype=np.float64)
     return result
 
 
@@ -102,6 +103,14 @@ def test_probabilities_over_many_candidates_are_those_of_the_reference(
     assert moved.sum() <= 2
     slack = np.abs(found - expected)[moved].sum()
     np.testing.assert_allclose(found, expected, atol=1e-5 + slack)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 2.0])
+def test_probabilities_without_filters_are_those_of_the_reference(temperature: float) -> None:
+    params = SamplingParams(temperature=temperature, top_k=0, top_p=1.0, repeat_penalty=1.3)
+    logits = random_logits(3, 2.0)
+    expected = distribution(logits, params, [5, 6])
+    np.testing.assert_allclose(probabilities(params, logits, [5, 6]), expected, atol=1e-5)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
