@@ -138,6 +138,18 @@ def test_a_system_message_and_a_conversation_of_several_turns(client: httpx.Clie
     assert text_of(ask(client, input=asked)) == "as user"
 
 
+def test_the_phases_of_an_assistant_are_taken_and_kept(client: httpx.Client) -> None:
+    phases = ("commentary", "final_answer")
+    said = [
+        {"type": "message", "role": "assistant", "phase": phase, "content": f"as {phase}"}
+        for phase in phases
+    ]
+    response = ask(client, input=[*said, {"role": "user", "content": "And now?"}])
+    assert text_of(response) == "And now?"
+    kept = client.get(f"/v1/responses/{response['id']}/input_items?order=asc").json()["data"]
+    assert tuple(item.get("phase") for item in kept) == (*phases, None)
+
+
 def test_a_tool_is_called_whole_and_streamed(client: httpx.Client) -> None:
     asked = {"model": "tools", "input": CALL, "tools": [WEATHER]}
     (call,) = ask(client, **asked)["output"]
@@ -193,6 +205,14 @@ def test_another_connection_goes_on_from_stored_responses_only(
         "previous_response_not_found",
         "previous_response_id",
     )
+
+
+def test_a_response_that_never_was_is_not_found_and_the_next_turn_answered(
+    socket: ClientConnection,
+) -> None:
+    refused = refusal(socket, input="x", previous_response_id="resp_missing", store=False)
+    assert refused["code"] == "previous_response_not_found"
+    assert text_of(answer(socket, input="here", store=False)) == "here"
 
 
 def test_generate_false_only_begins_a_conversation(socket: ClientConnection) -> None:
@@ -270,6 +290,14 @@ def test_a_compaction_that_is_not_ours_is_refused(client: httpx.Client) -> None:
         refused = client.post("/v1/responses", json=asked)
         assert refused.status_code == 400
         assert "input.0" in refused.json()["error"]["param"]
+
+
+def test_a_compaction_without_a_model_is_refused(client: httpx.Client) -> None:
+    for model in ("other", "echo"):
+        ask(client, model=model, input="so that more than one is loaded")
+    refused = client.post("/v1/responses/compact", json={"input": "Compact this."})
+    assert refused.status_code == 400
+    assert "model is missing" in refused.json()["error"]["message"]
 
 
 def test_the_tokens_of_an_input_are_counted(client: httpx.Client) -> None:

@@ -61,6 +61,7 @@ class ResponseItem(WireModel):
     id: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[ResponsePart] | None = None
+    phase: Literal["commentary", "final_answer"] | None = None  # of the assistant; is kept
     status: str | None = None  # in_progress, incomplete: the answer goes on from this message
     summary: list[ResponsePart] | None = None
     call_id: str | None = None
