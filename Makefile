@@ -159,6 +159,12 @@ sdk-suites: dev .venv-sdk-suites/installed.txt
 	$(@D)/bin/pip install --quiet --requirement $@.new
 	@mv $@.new $@
 
+# All suites but llama-server's, whose kept results are read, and docs/conformance.md from what they
+# came to: 15 minutes. SUITE_ARGS names some of them.
+.PHONY: conformance
+conformance: dev .venv-sdk-suites/installed.txt
+	$(PYTHON_BIN)/python -m tests.conformance $(SUITE_ARGS)
+
 # The daemon's page and hostile pages in a real browser, 20 s.
 .PHONY: browser
 browser: dev

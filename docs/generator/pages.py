@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generator import api, cli, diagram, metrics, parameters, plots, settings
+from docs.generator import api, cli, conformance, diagram, metrics, parameters, plots, settings
 from docs.generator.measurements import load, readme_table, tables
 from runner.chat.families import PARSERS
 
@@ -44,6 +44,7 @@ def pages_with_parts() -> dict[Path, str]:
     return {
         ROOT / "README.md": replace(ROOT / "README.md", {"measurements": readme_table(results)}),
         DOCS / "performance.md": replace(DOCS / "performance.md", tables(results)),
+        DOCS / "conformance.md": replace(DOCS / "conformance.md", conformance.tables()),
     }
 
 

@@ -113,7 +113,7 @@ def _show(control: Outcomes, hearth: Outcomes, files: Sequence[str]) -> int:
         tests = {test for test in {**control, **hearth} if test.partition("::")[0] == name}
         asked = {test for test in tests if _passed(control, test)}
         held = {test for test in tests if _passed(hearth, test)}
-        excepted = {test for test in asked - held if _reason(exceptions, test)}
+        excepted = {test for test in asked - held if reason_of(exceptions, test)}
         unexplained += sorted(asked - held - excepted)
         row = Counter(tests=len(tests), control=len(asked), hearth=len(held),
                       both=len(asked & held), excepted=len(excepted))  # fmt: skip
@@ -134,8 +134,8 @@ def _passed(outcomes: Outcomes, test: str) -> bool:
     return outcomes.get(test, {}).get("outcome") == "passed"
 
 
-def _reason(exceptions: Mapping[str, str], test: str) -> str | None:
-    """Of the test with these values, of the test, or of its file."""
+def reason_of(exceptions: Mapping[str, str], test: str) -> str | None:
+    """Why a test is excepted: of the test with these values, of the test, or of its file."""
     plain = test.partition("[")[0]
     names = (test, plain, plain.partition("::")[0])
     return next((exceptions[name] for name in names if name in exceptions), None)
