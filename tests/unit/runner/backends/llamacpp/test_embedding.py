@@ -10,6 +10,7 @@ import pytest
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Backend, BackendError, LoadedBackend, Row
+from runner.backends.llamacpp import embedding
 from runner.types import EmbeddingForm, Pooling, SamplingParams
 
 Open = Callable[..., LoadedBackend]
@@ -138,6 +139,22 @@ def test_a_long_input_is_pooled_over_all_its_pieces(open_model: Open, pooling: P
     large = open_model(LAST_TOKEN, embedding=True, batch_tokens=512).backend
     (vector,), (wanted,) = small.embed([tokens], form), large.embed([tokens], form)
     assert vector == pytest.approx(wanted, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "whole"),
+    [
+        ({"general.architecture": "gemma-embedding"}, True),
+        ({"general.architecture": "bert", "bert.attention.causal": "true"}, True),
+        ({"general.architecture": "llama", "llama.attention.causal": "false"}, True),
+        ({"general.architecture": "llama"}, False),
+    ],
+)
+def test_what_has_no_cache_is_not_cut_into_pieces(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, str], whole: bool
+) -> None:
+    monkeypatch.setattr(embedding, "metadata", lambda _model, key: values.get(key))
+    assert embedding.needs_whole_inputs(None) == whole
 
 
 @pytest.mark.parametrize("own", [ENCODER, LAST_TOKEN])
