@@ -58,7 +58,7 @@ CLIENTS = (
     _node("anthropic"),
     _node("ai_sdk"),
     _node("langchain_openai"),
-    _node("langchain_ollama"),
+    _node("langchain_ollama", leaves_early=False),  # it reads on by itself
     _node("claude_code", AGENTS, leaves_early=False),
     _node("codex", AGENTS, leaves_early=False),
     _python(".venv-clients-openai3", "langchain_openai"),
