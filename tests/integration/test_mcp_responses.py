@@ -121,6 +121,17 @@ def test_a_client_that_keeps_the_conversation_itself_may_approve(sdk: openai.Ope
     assert (kinds(done), kinds(after)) == (["mcp_call", "message"], ["message"])  # called once
 
 
+def test_an_approval_in_a_conversation(sdk: openai.OpenAI) -> None:
+    given = {"conversation": sdk.conversations.create().id}
+    asked = ask(sdk, call("plain_add", a=1, b=2), server(approval="always"), **given)
+    done = ask(sdk, [answer(asked.output[-1], True)], server(approval="always"), **given)
+    assert (kinds(done), done.output_text) == (["mcp_call", "message"], "3")
+    kept = sdk.conversations.items.list(given["conversation"], order="asc").data
+    assert [item.type for item in kept[1:5]] == [
+        *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call")
+    ]
+
+
 @pytest.mark.parametrize(
     ("approval", "asks"),
     [

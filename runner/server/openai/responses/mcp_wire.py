@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
+from runner.mcp.wire import MAX_TOOLS
 from runner.server.request_body import WireModel
 
 MCP: Final = "mcp"
 MAX_SERVERS: Final = 8
-_MAX_NAMES: Final = 1024
 _MAX_HEADERS: Final = 32
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110, token
 _VALUE: Final = re.compile(r"[\x21-\x7e\x80-\xff]([ \t\x21-\x7e\x80-\xff]{0,8190}\S)?")
@@ -38,12 +38,14 @@ _ELSEWHERE: Final = {
 }
 _INSTEAD: Final = "name a server of mcp.json by server_label, or send its server_url"
 
+Names = Annotated[list[str], Field(max_length=MAX_TOOLS)]
+
 
 class McpFilter(WireModel):
     """Some of a server's tools: those of these names, and those that say that they change nothing;
     both: those that are both."""
 
-    tool_names: list[str] | None = Field(None, max_length=_MAX_NAMES)
+    tool_names: Names | None = None
     read_only: bool | None = None
 
     def has(self, name: str, read_only: bool) -> bool:
@@ -70,7 +72,7 @@ class McpFields(WireModel):
     server_description: str | None = Field(None, max_length=1024)
     headers: dict[str, str] | None = Field(None, max_length=_MAX_HEADERS)
     authorization: str | None = Field(None, max_length=8192)
-    allowed_tools: list[str] | McpFilter | None = Field(None, max_length=None)
+    allowed_tools: Names | McpFilter | None = None
     require_approval: Literal["always", "never"] | McpApproval | None = None
     connector_id: str | None = None
     tunnel_id: str | None = None

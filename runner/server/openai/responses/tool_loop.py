@@ -15,7 +15,6 @@ from runner.server.errors import failure_of
 from runner.server.generation import prepare
 from runner.server.openai.responses import mcp_items
 from runner.server.openai.responses.builder import ResponseBuilder
-from runner.server.openai.responses.compaction_item import without_compacted
 from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.file_search import FileSearch
 from runner.server.openai.responses.items import messages_of
@@ -117,11 +116,10 @@ class ToolLoop:
         """The request with all that the model is offered: the tools of a server are listed, unless
         the conversation has them. Raises InvalidRequest, McpFailed, QueueFull."""
         request, builder = self._new.request, self._builder
-        items = [item for _, item in without_compacted(self._new.history)]
         taken = {tool["function"]["name"] for tool in request.tools}
         for label, server in self._servers.items():
             offer, share = server.offer, MAX_TOOLS_BYTES // len(self._servers)
-            known = mcp_items.listed_tools(items, label)
+            known = mcp_items.listed_tools(self._new.history, label)
             if known is not None:
                 offer(known, taken, share)
                 continue

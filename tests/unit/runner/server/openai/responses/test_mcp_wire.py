@@ -28,6 +28,7 @@ def body(*tools: dict[str, Any]) -> ResponsesRequest:
         ({"defer_loading": True}, Unsupported, "defer_loading"),
         ({"allowed_callers": ["programmatic"]}, Unsupported, "allowed_callers"),
         ({"require_approval": "sometimes"}, InvalidRequest, "require_approval"),
+        ({"allowed_tools": ["a"] * 257}, InvalidRequest, "allowed_tools"),
         ({"authorization": "t"}, InvalidRequest, "go with server_url"),
         ({"server_url": "https://a", "headers": {"a b": "c"}}, InvalidRequest, "'a b'"),
         ({"server_url": "https://a", "headers": {"Host": "c"}}, InvalidRequest, "'Host'"),
