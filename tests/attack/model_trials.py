@@ -160,13 +160,17 @@ def run_model(path: Path, **more: Any) -> None:
         batch = native.llama_batch_get_one(array, len(tokens))
         context.decode_native(batch)
     if loaded.vision is not None:
-        _encode_image(loaded.vision)
+        _encode(loaded.vision)
 
 
-def _encode_image(vision: Any) -> None:
-    from runner.backends.backend import BackendError, DecodedImage
+def _encode(vision: Any) -> None:
+    import numpy as np
 
-    for part in vision.read(DecodedImage(48, 32, bytes(48 * 32 * 3))):
+    from runner.backends.backend import BackendError, DecodedAudio, DecodedImage
+
+    sees = DecodedImage(48, 32, bytes(48 * 32 * 3))
+    media = sees if vision.sees else DecodedAudio(np.zeros(8000, np.int16))
+    for part in vision.read(media):
         if not isinstance(part, list):
             with contextlib.suppress(
                 BackendError
@@ -187,9 +191,10 @@ def projector_target(folder: Path, kind: str = "idefics3") -> Target:
     """A tiny projector, loaded with its model."""
     from modelfile.projectors import check_projector
     from registry.formats.gguf import read_header
-    from tests.vision_files import write_vision_model
+    from tests.vision_files import AUDIO_KINDS, write_audio_model, write_vision_model
 
-    files = write_vision_model(folder, kind)
+    write = write_audio_model if kind in AUDIO_KINDS else write_vision_model
+    files = write(folder, kind)
     base = read_header(files.model)
     return Target(
         mutants(read_gguf(files.projector, weights=True)),
@@ -259,7 +264,7 @@ def targets(kind: str, folder: Path) -> list[Target]:
     if kind == "adapter":
         return [adapter_target(folder)]
     made = []
-    for name in ("idefics3", "gemma3", "qwen2vl"):
+    for name in ("ultravox", "qwen2a") if kind == "audio" else ("idefics3", "gemma3", "qwen2vl"):
         (folder / name).mkdir()
         made.append(projector_target(folder / name, name))
     return made
@@ -296,7 +301,7 @@ def prepare() -> None:
 def main() -> int:
     """Run, and print the counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack.model_trials")
-    kinds = ("ember", "smollm2", "projector", "adapter", "safetensors")
+    kinds = ("ember", "smollm2", "projector", "audio", "adapter", "safetensors")
     parser.add_argument("--kind", action="append", choices=kinds)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)

@@ -127,7 +127,9 @@ def test_no_mutant_of_ember_ends_a_worker() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ember", "smollm2", "projector", "adapter", "safetensors"])
+@pytest.mark.parametrize(
+    "kind", ["ember", "smollm2", "projector", "audio", "adapter", "safetensors"]
+)
 def test_of_10_000_mutants_none_ends_a_worker(kind: str) -> None:
     if kind == "smollm2" and not SMOLLM2.is_file():
         pytest.skip("SmolLM2 is not at hand")

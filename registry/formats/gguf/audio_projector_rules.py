@@ -51,6 +51,9 @@ def check_audio_tower(header: GgufHeader) -> None:
     width, heads = _number(header, "embedding_length"), _number(header, "attention.head_count")
     if width % heads:
         _refuse("attention.head_count", heads, f"a divisor of the width {width}")
+    for name, only in (("attention.head_count_kv", heads), ("attention.head_dim", width // heads)):
+        if _number(header, name) not in (None, only):
+            _refuse(name, _number(header, name), str(only))
     if type(_number(header, "attention.layer_norm_epsilon")) is not float:
         _refuse("attention.layer_norm_epsilon", None, "a number")
     _Whisper(header, kind).run()

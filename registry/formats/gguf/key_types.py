@@ -27,14 +27,23 @@ _VISION_NUMBERS: Final = (
     *("preproc_image_size", "projector.scale_factor", "projector.query_side"),
     *("projector.window_side", "spatial_merge_size", "n_wa_pattern", "window_size"),
 )
+_AUDIO_NUMBERS: Final = (
+    *("num_mel_bins", "embedding_length", "feed_forward_length", "block_count", "projection_dim"),
+    *("attention.head_count", "attention.head_count_kv", "attention.head_dim"),
+    *("projector.stack_factor", "projector.window_size", "projector.downsample_rate"),
+    *("projector.head_count", "chunk_size", "conv_kernel_size", "max_pos_emb", "window_size"),
+    *("rvq.num_quantizers", "local_block_count", "local_group_size"),
+)
 _SCALARS: Final = {
     STRING: (
         *("general.architecture", "general.type", "general.name", "adapter.type"),
         *("tokenizer.ggml.model", "tokenizer.ggml.pre", "*.rope.scaling.type"),
         *("*.projector_type", "*.vision.projector_type", "*.vision.mm_patch_merge_type"),
+        "*.audio.projector_type",
     ),
     BOOL: (
         *("*.has_vision_encoder", "*.has_audio_encoder", "*.use_gelu", "*.use_silu"),
+        "*.has_gen_audio_encoder",
         *("tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"),
         *("tokenizer.ggml.add_sep_token", "tokenizer.ggml.add_space_prefix"),
         *("tokenizer.ggml.remove_extra_whitespaces", "*.attention.causal"),
@@ -54,6 +63,7 @@ _SCALARS: Final = {
         *("*.attention.temperature_length", "*.rope.dimension_count"),
         *("*.rope.dimension_count_swa", "*.rope.scaling.original_context_length"),
         *(f"*.vision.{name}" for name in _VISION_NUMBERS),
+        *(f"*.audio.{name}" for name in _AUDIO_NUMBERS),
     ),
     FLOAT32: (
         *("*.attention.layer_norm_epsilon", "*.attention.layer_norm_rms_epsilon"),
@@ -67,6 +77,7 @@ _SCALARS: Final = {
         *("*.residual_scale", "*.embedding_scale", "*.expert_weights_scale"),
         *("*.attn_logit_softcapping", "*.final_logit_softcapping", "*.router_logit_softcapping"),
         *("adapter.lora.alpha", "*.vision.attention.layer_norm_epsilon"),
+        "*.audio.attention.layer_norm_epsilon",
     ),
 }  # fmt: skip
 _ARRAYS: Final = {
@@ -92,6 +103,7 @@ _MIN_FLOATS: Final = {
     "*.rope.scaling.factor": 0.0,
     "*.rope.scale_linear": 0.0,
     "*.vision.attention.layer_norm_epsilon": 0.0,
+    "*.audio.attention.layer_norm_epsilon": 0.0,
 }
 _ROPE_SCALINGS: Final = (b"none", b"linear", b"yarn", b"longrope")
 

@@ -62,6 +62,8 @@ def check_projector_file(header: GgufHeader) -> None:
     sees = header.metadata.get("clip.has_vision_encoder") is True
     if not sees and audio_kind(header) is None:
         raise InvalidGguf("the projector has no vision encoder and no audio encoder")
+    if header.metadata.get("clip.has_gen_audio_encoder") is True:
+        raise InvalidGguf("the projector generates audio, which is not supported")
     if not header.tensors:
         raise InvalidGguf("the projector has no tensors")
     for tensor in header.tensors:

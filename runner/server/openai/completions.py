@@ -28,13 +28,14 @@ from runner.server.stream import (
     send_stream,
 )
 from runner.server.timings import RunningTimings, timings_of
+from runner.turns import in_steps
 from runner.types import Delta, Finish, GenerateRequest
 
 
 @route("POST", "/v1/completions", scope="inference", streams=EVENT_STREAM)
 async def completions(http: HttpRequest, body: CompletionRequest) -> CompletionResponse | None:
     """Continue one or several prompts."""
-    requests, n = body.generate_requests(), body.best_of or body.n or 1
+    requests, n = await in_steps(body.generate_requests), body.best_of or body.n or 1
     async with (
         http.cancelled_on_disconnect(),
         prepare(http.services, *requests, n=n) as generation,

@@ -61,7 +61,7 @@ class LlamaCppVisionEncoder(VisionEncoder):
         """Takes over handle, an mtmd_context. width: numbers of an embedding."""
         self._handle = handle
         self._width = width
-        self._sees = bool(mtmd.mtmd_support_vision(handle))
+        self.sees = bool(mtmd.mtmd_support_vision(handle))
         self._lock = threading.Lock()
         self.close: Callable[[], object] = weakref.finalize(self, mtmd.mtmd_free, handle)
         self.uses_mrope = bool(mtmd.mtmd_decode_use_mrope(handle))
@@ -113,13 +113,13 @@ class LlamaCppVisionEncoder(VisionEncoder):
     def lacks_tokens(self) -> bool:
         """Whether the vocabulary has not all tokens that stand around and between the parts of
         images: libmtmd puts -1 in their place."""
-        if not self._sees:
+        if not self.sees:
             return False
         pieces = self._read(*_PROBE_SIZES[1], None)
         return any(token < 0 for piece in pieces if isinstance(piece, list) for token in piece)
 
     def _measure_noncausal(self) -> int:
-        if not self._sees or not mtmd.mtmd_decode_use_non_causal(self._handle, None):
+        if not self.sees or not mtmd.mtmd_decode_use_non_causal(self._handle, None):
             return 0
         found = [self._read(width, height, None) for width, height in _PROBE_SIZES]
         most = max(x.tokens for parts in found for x in parts if isinstance(x, MtmdSlot))

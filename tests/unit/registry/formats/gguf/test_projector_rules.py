@@ -72,6 +72,9 @@ AUDIO_FLAWS: dict[str, tuple[str, Value | None, str]] = {
     "heads that do not divide": ("clip.audio.attention.head_count", u32(5), "head_count is 5"),
     "no epsilon": ("clip.audio.attention.layer_norm_epsilon", None, "layer_norm_epsilon is None"),
     "more layers than tensors": ("clip.audio.block_count", u32(2), "a.blk.1.attn_q.weight"),
+    "a negative epsilon": ("clip.audio.attention.layer_norm_epsilon", f32(-1.0), "is -1.0"),
+    "another type": ("clip.audio.block_count", f32(1.0), "of type"),
+    "other heads": ("clip.audio.attention.head_count_kv", u32(1), "head_count_kv is 1"),
     "another width": ("clip.audio.embedding_length", u32(64), "has the shape"),
     "an unknown kind": ("clip.projector_type", text("of_tomorrow"), "'of_tomorrow'"),
 }
