@@ -76,5 +76,5 @@ def test_what_cannot_be_is_refused(sdk: openai.OpenAI) -> None:
         sdk.conversations.create(items=[{"type": "web_search_call", "id": "x"}])
     with pytest.raises(openai.BadRequestError, match="metadata"):
         sdk.conversations.create(metadata={"x" * 65: "y"})
-    with pytest.raises(openai.BadRequestError, match="no prompts are stored"):
+    with pytest.raises(openai.NotFoundError, match="no stored prompt"):
         sdk.responses.create(model="echo", input="x", prompt={"id": "pmpt_1"})
