@@ -143,9 +143,9 @@ def memory_mib(pid: int, field: str = "VmRSS") -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes, times: int = 4) -> None:
+def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes) -> None:
     """That the daemon has worked at no time for long, and that neither it nor a worker has used
-    more than so many times the body and its answer."""
+    more than four times the body and its answer."""
     pids = [daemon.pid, *workers(daemon)]
     before_mib = [memory_mib(pid) for pid in pids]
     for pid in pids:
@@ -157,7 +157,7 @@ def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes, times: 
     where = f"{path}, {name}: {taken_s:.3f} s, {grown_mib:.0f} MiB, {status} {answer[:200]!r}"
     assert status < 500, where
     assert taken_s < MAX_CALLBACK_S, where
-    assert grown_mib < times * (len(body) + len(answer)) / MIB + 40, where
+    assert grown_mib < 4 * (len(body) + len(answer)) / MIB + 40, where
     assert status == 200 or len(answer) < 1500, where
 
 
@@ -181,9 +181,7 @@ def test_no_body_of_any_size_holds_the_loop(daemon: RunningDaemon, path: str, co
 @pytest.mark.parametrize("path", TARGETS)
 def test_no_long_text_holds_the_loop(daemon: RunningDaemon, path: str) -> None:
     for name, body in texts(TARGETS[path], 7 * MIB):
-        # Python keeps each letter of a text as wide as its widest one, in 4 bytes here; the body is
-        # there as well while it is parsed, and what is cut to fit is copied
-        check_cost(daemon, path, name, body, times=8 if "wide" in name else 4)
+        check_cost(daemon, path, name, body)
 
 
 @pytest.mark.slow
