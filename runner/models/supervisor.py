@@ -18,6 +18,7 @@ from runner.errors import (
     InternalError,
     InvalidRequest,
     ModelLoadFailed,
+    ShuttingDown,
     WorkerCrashed,
     WorkerTimeout,
     from_wire,
@@ -393,6 +394,7 @@ class WorkerHandle:
         if fault is not None:
             self._end_with(WorkerCrashed(f"{self.name}: its worker sent an invalid frame: {fault}"))
         self._reaper = self._loop.create_task(self._reap())
+        self._reaper.add_done_callback(self._on_reaped)
 
     async def _reap(self) -> None:
         status = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
@@ -413,6 +415,11 @@ class WorkerHandle:
         if not self._ready.done():
             self._ready.set_exception(error)
         self._ended.set_result(error)
+
+    def _on_reaped(self, reaper: asyncio.Task[None]) -> None:
+        if reaper.cancelled():  # the daemon stops at once, and close must not wait for it
+            self._process.kill()
+            self._ended.set_result(ShuttingDown("the daemon was stopped"))
 
     def _was_running(self) -> bool:
         return self._ready.done() or isinstance(self._fault, WorkerCrashed | WorkerTimeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import textwrap
 import time
@@ -264,6 +265,18 @@ async def test_a_worker_that_ignores_the_shutdown_is_ended_anyway(
     await worker.close()
     assert asyncio.get_running_loop().time() - began < 45
     assert not worker.crashed
+
+
+async def test_a_worker_is_closed_also_where_nothing_awaits_its_end_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + "sock.close(); time.sleep(600)\n")
+    while worker._reaper is None:  # noqa: ASYNC110 (a task that is not there yet)
+        await asyncio.sleep(0)
+    worker._reaper.cancel()  # as asyncio.run does with every task when a second signal came
+    await asyncio.wait_for(worker.close(), 60)
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker.pid, 0)
 
 
 async def test_a_cancelled_generation_sends_cancel_for_what_still_runs(
