@@ -96,6 +96,11 @@ _ROWS: Final = (
         "draft_num_predict", "int", "tokens that the draft model proposes per step",
         None, 0, 64, load=True,
     ),
+    Parameter(
+        "pooling", "choice",
+        "how an embedding model's states of tokens become a vector; none: each token has its own",
+        choices=("none", "mean", "cls", "last"),
+    ),
     Parameter("num_keep", "int", "prompt tokens kept when the context is truncated", 4, -1, 2**24),
     Parameter(
         "seed", "int", "random seed; -1: a new one for each request", -1, -(2**63), 2**63 - 1

@@ -14,7 +14,7 @@ Limit = Literal["num_predict", "context", "generation", "repetition"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 THINK_LEVELS: Final = ("minimal", "low", "medium", "high", "max")
 ToolChoiceMode = Literal["none", "auto", "required"]
-Pooling = Literal["mean", "cls", "last"]
+Pooling = Literal["none", "mean", "cls", "last"]
 BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
 SPEECH_BACKENDS: Final = ("whisper", "piper")
 
@@ -167,8 +167,8 @@ class Infill:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingForm:
-    """How the vector of a text is made. pooling: how the states of its tokens become one; None: as
-    the model was trained."""
+    """How the vector of a text is made. pooling: how the states of its tokens become one; "none":
+    each token has a vector; None: as the model was trained."""
 
     pooling: Pooling | None = None
     normalize: bool = True

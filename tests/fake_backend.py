@@ -336,8 +336,10 @@ class FakeBackend:
     def embed(
         self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
     ) -> list[list[float]]:
-        """A unit vector for each input, by a hash of its tokens."""
+        """A unit vector for each input, or each token, by a hash of its tokens."""
         self.embedded_inputs += len(inputs)
+        if form.pooling == "none":
+            return [_unit_vector([token]) for tokens in inputs for token in tokens]
         return [_unit_vector(tokens) for tokens in inputs]
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ class Capacity:
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
     hidden_states: bool = False  # rows may ask for them
+    vector_width: int = 0  # values of a vector of an embedding model
     input_width: int | None = None  # of vectors that rows may have as images; None: they may not
     adapter_scales: tuple[float, ...] = ()  # of its LoRA adapters, as they were loaded
 

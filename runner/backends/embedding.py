@@ -48,7 +48,8 @@ class EmbeddingBackend(Backend):
     def _embed_group(
         self, group: Sequence[Sequence[int]], form: EmbeddingForm
     ) -> list[list[float]]:
-        """The vectors of inputs that are computed together. Raises BackendError."""
+        """The vectors of inputs that are computed together, or of their tokens. Raises
+        BackendError."""
         raise NotImplementedError
 
     def _groups(self, inputs: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

@@ -13,6 +13,8 @@ from runner.engine.images import ImageParts, SequenceImages
 from runner.errors import ContextOverflow, InvalidRequest, Unsupported
 from runner.types import EmbeddingForm, GenerateRequest
 
+MAX_TOKEN_VALUES = 2**19  # of the vectors of an answer's tokens: in a frame, up to 12 MiB
+
 
 def max_context(capacity: Capacity) -> int:
     """The limit of tokens of one sequence, prompt and output: what the model and its cache both
@@ -98,6 +100,19 @@ def check_pooling(form: EmbeddingForm) -> None:
         raise Unsupported(
             f"pooling={form.pooling}: this model generates text, and its vector is the state of the"
             " last token; use pooling last, or an embedding model",
+            param="pooling",
+        )
+
+
+def check_token_vectors(
+    inputs: Sequence[Sequence[int]], form: EmbeddingForm, capacity: Capacity
+) -> None:
+    """Raises InvalidRequest where each token has a vector, and they are too many for an answer."""
+    tokens, most = sum(map(len, inputs)), MAX_TOKEN_VALUES // (capacity.vector_width or 1)
+    if form.pooling == "none" and tokens > most:
+        raise InvalidRequest(
+            f"pooling=none: {tokens} tokens, each with a vector of {capacity.vector_width} values;"
+            f" one answer holds those of {most} tokens; send less text at a time",
             param="pooling",
         )
 

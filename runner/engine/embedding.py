@@ -25,7 +25,8 @@ class _EmbedRequest:
     priority: int
     client: str
     form: EmbeddingForm
-    vectors: list[tuple[float, ...]] = field(default_factory=list)
+    vectors: list[tuple[float, ...]] = field(default_factory=list)  # of inputs or their tokens
+    done: int = 0  # inputs
 
 
 class EmbeddingQueue:
@@ -69,7 +70,8 @@ class EmbeddingQueue:
             return
         self._share.charge(request.client, sum(map(len, batch)))
         request.vectors += [tuple(vector) for vector in vectors]
-        if len(request.vectors) == len(request.inputs):
+        request.done += len(batch)
+        if request.done == len(request.inputs):
             self._remove(request)
             total = sum(map(len, request.inputs))
             output.embeddings.append((request.id, Embeddings(tuple(request.vectors), total)))
@@ -79,7 +81,7 @@ class EmbeddingQueue:
         self._share.leave(request.client)
 
     def _next_batch(self, request: _EmbedRequest) -> list[list[int]]:
-        start = end = len(request.vectors)
+        start = end = request.done
         tokens = 0
         while end < len(request.inputs):
             tokens += len(request.inputs[end])

@@ -23,6 +23,7 @@ from runner.backends.backend import (
 from runner.engine.admission import (
     check_pooling,
     check_prompt,
+    check_token_vectors,
     context_of,
     embedding_inputs,
     max_context,
@@ -223,6 +224,7 @@ class Engine:
         limit = min(request.context_length or self.max_input_tokens, self.max_input_tokens)
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
         if not self.capacity.hidden_states:
+            check_token_vectors(checked, request.form, self.capacity)
             self._embeddings.add(request, checked)
             return
         check_pooling(request.form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from runner.errors import InvalidRequest, Unsupported
@@ -83,7 +84,15 @@ async def embeddings_of(
     salt: str | None = None,
     form: EmbeddingForm = OWN_FORM,
 ) -> Embeddings:
-    """See WorkerHandle.embed; the work counts for the caller. salt: what the request asks for."""
+    """See WorkerHandle.embed; the work counts for the caller. salt: what the request asks for.
+    Raises InvalidRequest where each token would have a vector."""
+    form = own_form(lease, form)
+    if form.pooling == "none":
+        raise InvalidRequest(
+            "pooling=none: only POST /embedding gives the vector of each token; here use mean, cls"
+            " or last",
+            param="pooling",
+        )
     request = GenerateRequest(
         priority=allowed_priority(priority),
         client=current_caller().share,
@@ -93,6 +102,24 @@ async def embeddings_of(
         adapter_scales=adapter_scales(lease, None),
     )
     return await lease.worker.embed(inputs, request, truncate=truncate)
+
+
+async def token_embeddings_of(lease: Lease, inputs: Sequence[Sequence[int]]) -> Embeddings:
+    """As embeddings_of, with the vectors of each input's tokens, one after the other and as they
+    are."""
+    request = GenerateRequest(
+        client=current_caller().share,
+        context_length=lease.context_length,
+        form=EmbeddingForm("none", normalize=False),
+    )
+    return await lease.worker.embed(inputs, request, truncate=False)
+
+
+def own_form(lease: Lease, form: EmbeddingForm) -> EmbeddingForm:
+    """The form, with the pooling of the options or the Modelfile where it names none."""
+    if form.pooling is not None:
+        return form
+    return replace(form, pooling={**lease.parameters, **lease.options}.get("pooling"))
 
 
 def refuse_speech(lease: Lease) -> None:

@@ -24,6 +24,7 @@ import pytest
 
 from registry.store import Store
 from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
+from runner.server.llamacpp.embedding import NativeEmbeddingRequest
 from runner.server.ollama.wire import (
     EmbedRequest,
     LegacyEmbedRequest,
@@ -50,6 +51,7 @@ BASES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": SAID, "max_tokens": 24},
     "/v1/responses": {"input": SAID, "max_output_tokens": 24},
     "/v1/embeddings": {"input": SAID, "model": "ember"},
+    "/embedding": {"input": SAID, "model": "ember"},
     "/v1/messages": {"messages": TURNS, "max_tokens": 24},
     "/v1/messages/count_tokens": {"messages": TURNS},
     "/api/chat": {"messages": TURNS, "stream": False, "options": {"num_predict": 24}},
@@ -165,6 +167,7 @@ MODELS: dict[str, type[WireModel]] = {
     "/v1/completions": CompletionRequest,
     "/v1/responses": ResponsesRequest,
     "/v1/embeddings": EmbeddingRequest,
+    "/embedding": NativeEmbeddingRequest,
     "/v1/messages": MessagesRequest,
     "/v1/messages/count_tokens": CountTokensRequest,
     "/api/chat": OllamaChatRequest,

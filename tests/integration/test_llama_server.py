@@ -3,15 +3,19 @@ suite in our words. `make llama-server-suite` runs the suite itself."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon, running_daemon
+from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 PROMPT = "The fire is"
 NATIVE = {"prompt": PROMPT, "n_predict": 6, "temperature": 0, "ignore_eos": True}
@@ -250,6 +254,42 @@ def test_inputs_to_embed_have_the_forms_of_prompts(ember: httpx.Client) -> None:
     assert native["embedding"][0] == pytest.approx(whole, abs=1e-4)
     for wrong in ({"content": "text"}, {"content": [{"type": "unknown"}]}, [1, [2]]):
         assert ember.post("/v1/embeddings", json={"input": wrong}).status_code == 400
+
+
+def test_each_token_has_a_vector_where_they_are_not_pooled(
+    ember: httpx.Client, tmp_path: Path
+) -> None:
+    tiny = TinyModel(architecture="bert", context_length=512, pooling=1)
+    content = write_model(tmp_path / "m.gguf", tiny).read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    ember.post(f"/api/blobs/{digest}", content=content).raise_for_status()
+    made = {"model": "glow", "files": {"m.gguf": digest}, "stream": False}
+    post(ember, "/api/create", **made, parameters={"pooling": "none"})
+    glow = {"model": "glow", "input": ["a", "warm fire"]}
+    try:
+        short, long = post(ember, "/embeddings", **glow)
+        assert (short["index"], long["index"]) == (0, 1)
+        tokens = post(ember, "/tokenize", model="glow", content="warm fire", add_special=True)
+        assert len(long["embedding"]) == len(tokens["tokens"]) > len(short["embedding"]) > 1
+        assert all(
+            math.hypot(*vector) != pytest.approx(1, abs=1e-3) for vector in long["embedding"]
+        )
+        middle = [math.fsum(values) for values in zip(*long["embedding"], strict=True)]
+        unit = [value / math.hypot(*middle) for value in middle]
+        body = {**glow, "pooling": "mean"}
+        assert post(ember, "/embedding", **body)[1]["embedding"] == [pytest.approx(unit, abs=1e-3)]
+        (raw,) = post(ember, "/embedding", **body, embd_normalize=-1)[1]["embedding"]
+        assert math.hypot(*raw) != pytest.approx(1, abs=1e-3)
+        assert post(ember, "/v1/embeddings", **body)["data"][1]["embedding"] == pytest.approx(
+            unit, abs=1e-3
+        )
+        for path in ("/v1/embeddings", "/api/embed"):
+            refused = ember.post(path, json=glow)
+            assert (refused.status_code, "pooling=none" in refused.text) == (400, True)
+    finally:
+        ember.request("DELETE", "/api/delete", json={"model": "glow"}).raise_for_status()
+    refused = ember.post("/embedding", json={"content": "a", "pooling": "none"})
+    assert (refused.status_code, "this model generates text" in refused.text) == (400, True)
 
 
 def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> None:

@@ -20,6 +20,7 @@ from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
 from runner.types import OWN_FORM, EmbeddingForm
 
+_NONE: int = native.LLAMA_POOLING_TYPE_NONE
 _MEAN: int = native.LLAMA_POOLING_TYPE_MEAN
 _CLS: int = native.LLAMA_POOLING_TYPE_CLS
 _LAST: int = native.LLAMA_POOLING_TYPE_LAST
@@ -32,11 +33,11 @@ _WITHOUT_CACHE = frozenset(
         *("neo-bert", "eurobert", "gemma-embedding", "t5encoder"),
     )
 )
-_BY_NAME = {"mean": _MEAN, "cls": _CLS, "last": _LAST}
+_BY_NAME = {"none": _NONE, "mean": _MEAN, "cls": _CLS, "last": _LAST}
 
 
 class LlamaCppEmbeddingBackend(EmbeddingBackend):
-    """A context of llama.cpp that gives a vector for each sequence."""
+    """A context of llama.cpp that gives a vector for each sequence, or each token."""
 
     def __init__(
         self,
@@ -74,12 +75,16 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
     ) -> list[list[float]]:
         try:
             pieces = list(self._pieces(group))
-            vectors = []
+            vectors: list[NDArray[np.float32]] = []
             for rows in pieces:
                 self._fill(rows)
                 self._context.decode(self._batch)
-                if len(pieces) > 1 and self._pooling in (_MEAN, _CLS):
+                if self._pooling == _NONE:
+                    vectors.extend(self._states())
+                elif len(pieces) > 1 and self._pooling in (_MEAN, _CLS):
                     vectors.append(self._pooled(0).copy())
+            if self._pooling == _NONE:
+                return [_normalised(vector, form) for vector in vectors]
             if vectors:
                 return [_normalised(_joined(vectors, pieces, self._pooling), form)]
             return [self._vector(sequence, form) for sequence in range(len(group))]
@@ -110,6 +115,15 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
             raise BackendError("llama.cpp returned no embedding")
         size = native.llama_model_n_embd_out(self._context.model)
         return np.ctypeslib.as_array(pointer, shape=(size,))
+
+    def _states(self) -> NDArray[np.float32]:
+        """The vectors of the last batch's tokens."""
+        pointer = native.llama_get_embeddings(self._context.handle)
+        if not pointer:
+            raise BackendError("llama.cpp returned no embeddings")
+        size = native.llama_model_n_embd_out(self._context.model)
+        shape = (self._batch.native.n_tokens, size)
+        return np.ctypeslib.as_array(pointer, shape=shape).copy()
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""

@@ -219,6 +219,7 @@ def _embedding_capacity(plan: LoadPlan, context: Context) -> Capacity:
         vocabulary=context.vocabulary_size,
         block_size=1,
         partial_share=False,
+        vector_width=native.llama_model_n_embd_out(context.model),
     )
 
 

@@ -19,7 +19,7 @@ from runner.errors import ModelLoadFailed
 from runner.types import EmbeddingForm
 
 Tensor = Any
-Pooling = Callable[[Tensor, Tensor], Tensor]  # states [T, N], starts [S + 1] -> [S, N]
+Pooling = Callable[[Tensor, Tensor], Tensor]  # states [T, N], starts [S + 1] -> [S, N] or [T, N]
 
 
 class TorchEmbeddingBackend(EmbeddingBackend):
@@ -71,6 +71,10 @@ def pooling_of(header: GgufHeader) -> Pooling:
     return _KINDS[kind]
 
 
+def _each(states: Tensor, _starts: Tensor) -> Tensor:
+    return states
+
+
 def _mean(states: Tensor, starts: Tensor) -> Tensor:
     lengths = starts.diff().long()
     owners = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
@@ -89,5 +93,5 @@ def _last(states: Tensor, starts: Tensor) -> Tensor:
 # By llama.cpp's numbers (enum llama_pooling_type)
 _KINDS: Final[Mapping[int, Pooling]] = MappingProxyType({1: _mean, 2: _first, 3: _last})
 _BY_NAME: Final[Mapping[str, Pooling]] = MappingProxyType(
-    {"mean": _mean, "cls": _first, "last": _last}
+    {"none": _each, "mean": _mean, "cls": _first, "last": _last}
 )

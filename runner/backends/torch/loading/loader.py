@@ -140,6 +140,7 @@ def _embedder(
         vocabulary=len(model.word_embeddings),
         block_size=1,
         partial_share=False,
+        vector_width=model.word_embeddings.shape[1],
     )
     return TorchEmbeddingBackend(model, capacity, pooling_of(header), memory.device)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from runner.backends.backend import BackendError, PoolFull, Row, RowFault, SampledToken
+from runner.engine.admission import MAX_TOKEN_VALUES
 from runner.engine.engine import Engine
 from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
-from runner.types import Finish, GenerateRequest, SamplingParams
+from runner.types import EmbeddingForm, Finish, GenerateRequest, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeSampler
 from tests.unit.runner.engine.runs import TOKENIZER, Recorder, Run, encode
 
@@ -489,6 +490,24 @@ def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
         run.step()
         assert run.backend.embedded_inputs == expected
         assert len(run.deltas["a"]) == expected
+
+
+def test_each_token_has_a_vector_in_batches_until_an_answer_is_full() -> None:
+    run = Run(context=64, batch=64)
+    run.engine.capacity = replace(run.engine.capacity, vector_width=MAX_TOKEN_VALUES // 120)
+    form, inputs = EmbeddingForm("none"), [[1] * 40, [2] * 40, [3] * 40]
+    run.engine.embed(GenerateRequest("e", form=form), inputs, truncate=False)
+    while not (output := run.engine.step()).embeddings:
+        assert not output.errors
+    ((id, embeddings),) = output.embeddings
+    assert (id, len(embeddings.vectors), embeddings.prompt_tokens) == ("e", 120, 120)
+    first, *_, last = embeddings.vectors
+    assert embeddings.vectors == (first,) * 40 + (embeddings.vectors[40],) * 40 + (last,) * 40
+    computed = run.backend.embedded_inputs
+    with pytest.raises(InvalidRequest, match=r"121 tokens.* 120 tokens"):
+        run.engine.embed(GenerateRequest("f", form=form), [*inputs, [4]], truncate=False)
+    assert not run.engine.busy
+    assert run.backend.embedded_inputs == computed
 
 
 def test_a_cancelled_embedding_is_not_computed() -> None:

@@ -141,6 +141,33 @@ def test_a_long_input_is_pooled_over_all_its_pieces(open_model: Open, pooling: P
     assert vector == pytest.approx(wanted, abs=2e-3)
 
 
+@pytest.mark.parametrize("model", [ENCODER, LAST_TOKEN])
+def test_each_token_has_a_vector_of_which_the_pooled_ones_are_made(
+    open_model: Open, model: dict[str, Any]
+) -> None:
+    backend = open_model(model, embedding=True).backend
+    states = backend.embed(INPUTS, EmbeddingForm("none", normalize=False))
+    assert len(states) == sum(map(len, INPUTS))
+    mean = backend.embed(INPUTS, EmbeddingForm("mean", normalize=False))
+    last = backend.embed(INPUTS, EmbeddingForm("last", normalize=False))
+    start = 0
+    for at, tokens in enumerate(INPUTS):
+        own = states[start : (start := start + len(tokens))]
+        assert own[-1] == pytest.approx(last[at], abs=2e-3)
+        middle = [math.fsum(values) / len(own) for values in zip(*own, strict=True)]
+        assert middle == pytest.approx(mean[at], abs=2e-3)
+
+
+def test_the_tokens_of_a_long_input_have_the_vectors_of_a_single_piece(open_model: Open) -> None:
+    tokens = [2, *(5 + at % 40 for at in range(300)), 3]
+    form = EmbeddingForm("none", normalize=False)
+    small = open_model(LAST_TOKEN, embedding=True, batch_tokens=64).backend.embed([tokens], form)
+    large = open_model(LAST_TOKEN, embedding=True, batch_tokens=512).backend.embed([tokens], form)
+    assert len(small) == len(large) == 302
+    for vector, wanted in zip(small, large, strict=True):
+        assert vector == pytest.approx(wanted, abs=2e-3)
+
+
 @pytest.mark.parametrize(
     ("values", "whole"),
     [
@@ -178,7 +205,7 @@ def test_there_is_one_context_at_a_time_however_inputs_are_pooled(
     monkeypatch.setattr(native, "llama_init_from_model", counted)
     monkeypatch.setattr(native, "llama_free", freed)
     backend = open_model(own, embedding=True).backend
-    poolings: list[Pooling | None] = ["mean", None, "cls", "cls", "last", None]
+    poolings: list[Pooling | None] = ["mean", None, "none", "cls", "cls", "last", None]
     for pooling in poolings:
         backend.embed(INPUTS, EmbeddingForm(pooling))
     assert len(alive) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from runner.backends.backend import BackendError, LoadedBackend, Row
 from runner.errors import ModelLoadFailed
-from runner.types import LoadPlan, SamplingParams
+from runner.types import OWN_FORM, EmbeddingForm, LoadPlan, SamplingParams
 from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 ENCODER = TinyModel(architecture="bert", context_length=64, pooling=1)
@@ -38,12 +38,14 @@ def opened(path: Path, **changes: Any) -> LoadedBackend:
     return load(plan(path, "torch", **changes), lambda _share: None)
 
 
-def vectors_of_llamacpp(path: Path, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+def vectors_of_llamacpp(
+    path: Path, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+) -> list[list[float]]:
     from runner.backends.llamacpp import load
 
     model = load(plan(path, "llamacpp"), lambda _share: None)
     try:
-        return model.backend.embed(inputs)
+        return model.backend.embed(inputs, form)
     finally:
         model.backend.close()
 
@@ -61,6 +63,15 @@ def test_vectors_are_those_of_llamacpp(pooling: int | None, tmp_path: Path) -> N
     for left, right in zip(found, wanted, strict=True):
         assert left == pytest.approx(right, abs=2e-3)
         assert math.fsum(value * value for value in left) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_vectors_of_tokens_are_those_of_llamacpp(encoder: Path) -> None:
+    form = EmbeddingForm("none", normalize=False)
+    found = opened(encoder).backend.embed(INPUTS, form)
+    wanted = vectors_of_llamacpp(encoder, INPUTS, form)
+    assert len(found) == len(wanted) == sum(map(len, INPUTS))
+    for left, right in zip(found, wanted, strict=True):
+        assert left == pytest.approx(right, abs=2e-2)
 
 
 def test_an_input_alone_and_among_many_has_the_same_vector(encoder: Path) -> None:
