@@ -21,6 +21,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     "nucleus": "top_p",
     "temp": "temperature",
 }
+_MAX_LENGTH: Final = 2 * len(SAMPLERS)  # of a list, and of a name or letters
 _LETTERS: Final[Mapping[str, str]] = dict(zip("edskypmxt", SAMPLERS, strict=True))
 
 
@@ -28,18 +29,18 @@ def canonical(value: Any) -> tuple[str, ...] | None:
     """The kept form of value: a list of names, one name, or names by their letters ("kpt"). A name
     counts where it stands first. None: it is no such value."""
     given = value
+    if not isinstance(value, str | list | tuple) or len(value) > _MAX_LENGTH:
+        return None
     if isinstance(value, str):
         by_name = _name(value)
         given = [_LETTERS.get(letter) for letter in value] if by_name is None else [by_name]
-    if not isinstance(given, list | tuple) or len(given) > 2 * len(SAMPLERS):
-        return None
     names = [_name(name) for name in given]
     known = [name for name in names if name is not None]
     return tuple(dict.fromkeys(known)) if len(known) == len(names) else None
 
 
 def _name(value: Any) -> str | None:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > _MAX_LENGTH:
         return None
     name = value.replace("-", "_")
     name = _ALIASES.get(name, name)

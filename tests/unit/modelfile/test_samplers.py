@@ -22,6 +22,12 @@ def test_samplers_are_kept_by_their_names(given: Any, kept: tuple[str, ...]) -> 
     assert canonical(given) == kept
 
 
-@pytest.mark.parametrize("given", [["mirostat"], ["adaptive_p"], "kz", 5, [1], None, [["top_k"]]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(["mirostat"], ["adaptive_p"], "kz", 5, [1], None, [["top_k"]]),
+        *("k" * 19, ["top_k"] * 19),
+    ],
+)
 def test_what_is_no_sampler_is_no_value(given: Any) -> None:
     assert canonical(given) is None
