@@ -65,6 +65,20 @@ def test_a_streamed_message(sdk: anthropic.Anthropic) -> None:
     assert usage.output_tokens == 11
 
 
+def test_a_message_has_the_fields_of_which_there_is_nothing_to_tell(
+    sdk: anthropic.Anthropic,
+) -> None:
+    given: dict[str, Any] = {"model": "echo", "max_tokens": 100, "messages": ask("hello")}
+    whole = sdk.messages.create(**given)
+    first, *_, delta, _ = sdk.messages.create(**given, stream=True)
+    for message in (whole, first.message):
+        assert message.model_fields_set >= {"container", "stop_details"}
+        assert message.usage.service_tier == "standard"
+        assert message.usage.model_fields_set >= {"cache_creation", "server_tool_use"}
+    assert whole.content[0].model_fields_set >= {"citations"}
+    assert delta.delta.model_fields_set >= {"container", "stop_details"}
+
+
 def test_the_first_event_tells_how_long_the_prompt_is(sdk: anthropic.Anthropic) -> None:
     messages = ask("hello")
     counted = sdk.messages.count_tokens(model="echo", messages=messages)

@@ -14,6 +14,15 @@ class AnthropicUsage(TypedDict):
     output_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
+    server_tool_use: None
+
+
+class MessageUsage(AnthropicUsage):
+    """The same of a message."""
+
+    cache_creation: None
+    inference_geo: None
+    service_tier: Literal["standard"]
 
 
 class MessageHead(TypedDict):
@@ -28,6 +37,8 @@ class MessageHead(TypedDict):
 class MessageEnding(TypedDict):
     """Why a message ended."""
 
+    container: None
+    stop_details: None
     stop_reason: str | None
     stop_sequence: str | None
 
@@ -36,7 +47,7 @@ class MessagesResponse(MessageHead, MessageEnding):
     """The answer to a conversation. content: blocks of text, thinking and tool_use."""
 
     content: list[dict[str, Any]]
-    usage: AnthropicUsage
+    usage: MessageUsage
 
 
 class CountTokensResponse(TypedDict):

@@ -15,6 +15,7 @@ from runner.server.anthropic.answers import (
     MessageEnding,
     MessageHead,
     MessagesResponse,
+    MessageUsage,
 )
 from runner.server.anthropic.wire import MessagesRequest
 from runner.server.ids import new_id
@@ -32,7 +33,7 @@ def message(
         shown = "" if body.hides_thinking else parts.reasoning
         blocks.append({"type": "thinking", "thinking": shown, "signature": ""})
     if parts.content:
-        blocks.append({"type": "text", "text": parts.content})
+        blocks.append({"type": "text", "text": parts.content, "citations": None})
     blocks += [{**_tool_use(call), "input": json.loads(call.arguments)} for call in parts.calls]
     if parts.cut_call is not None:  # as Anthropic has it: the block is there, its input is not
         blocks.append({**_tool_use(parts.cut_call), "input": {}})
@@ -44,7 +45,7 @@ def message(
             bool(parts.calls) and parts.cut_call is None,
             body.stop_sequences or [],
         ),
-        "usage": _usage(answer.finish),
+        "usage": _message_usage(_usage(answer.finish)),
     }
 
 
@@ -86,14 +87,8 @@ class MessageRenderer(StreamRenderer):
 
     def _start(self) -> bytes:
         self._begun = True
-        usage = {
-            "input_tokens": self._prompt_tokens,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "output_tokens": 0,
-        }
-        ending = {"stop_reason": None, "stop_sequence": None}
-        started = {**_head(self._model), "content": [], **ending, "usage": usage}
+        usage = _message_usage({**_usage(None), "input_tokens": self._prompt_tokens})
+        started = {**_head(self._model), "content": [], **_ended(None), "usage": usage}
         return _event("message_start", message=started)
 
     def _add(self, out: list[bytes], parts: OutputDelta) -> None:
@@ -105,7 +100,7 @@ class MessageRenderer(StreamRenderer):
                 if not self._hides_thinking:
                     self._delta(out, {"type": "thinking_delta", "thinking": part.text})
             elif isinstance(part, str) and part:
-                self._open(out, {"type": "text", "text": ""})
+                self._open(out, {"type": "text", "text": "", "citations": None})
                 self._delta(out, {"type": "text_delta", "text": part})
 
     def _add_call(self, out: list[bytes], piece: ToolCallDelta) -> None:
@@ -163,10 +158,14 @@ def _ending(finish: Finish | None, called: bool, stops: list[str]) -> MessageEnd
     elif called:
         reason = "tool_use"
     elif stop in stops:
-        return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+        return _ended("stop_sequence", stop)
     else:
         reason = "end_turn"
-    return {"stop_reason": reason, "stop_sequence": None}
+    return _ended(reason)
+
+
+def _ended(reason: str | None, stop: str | None = None) -> MessageEnding:
+    return {"container": None, "stop_details": None, "stop_reason": reason, "stop_sequence": stop}
 
 
 def _usage(finish: Finish | None) -> AnthropicUsage:
@@ -177,6 +176,7 @@ def _usage(finish: Finish | None) -> AnthropicUsage:
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
             "output_tokens": 0,
+            "server_tool_use": None,
         }
     usage = finish.usage
     return {
@@ -184,6 +184,16 @@ def _usage(finish: Finish | None) -> AnthropicUsage:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
+        "server_tool_use": None,
+    }
+
+
+def _message_usage(usage: AnthropicUsage) -> MessageUsage:
+    return {
+        **usage,
+        "cache_creation": None,
+        "inference_geo": None,
+        "service_tier": "standard",
     }
 
 

@@ -83,11 +83,12 @@ class AnthropicToolChoice(WireModel):
 
 
 class AnthropicThinking(WireModel):
-    """thinking. display omitted: the blocks are there, their text is not."""
+    """thinking. display omitted: the blocks are there, their text is not. updates: only notes of
+    progress between calls have text, of which models here write none."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = Field(None, ge=1)
-    display: Literal["summarized", "omitted"] | None = None
+    display: Literal["summarized", "omitted", "updates"] | None = None
 
 
 class ContextEdit(WireModel):
@@ -195,7 +196,7 @@ class MessagesRequest(CountTokensRequest):
     @property
     def hides_thinking(self) -> bool:
         """Whether the text of thinking stays out of the answer."""
-        return self.thinking is not None and self.thinking.display == "omitted"
+        return self.thinking is not None and self.thinking.display in ("omitted", "updates")
 
     def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
         """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""

@@ -22,6 +22,7 @@ BODY = MessagesRequest.model_validate(
     }
 )
 USAGE = Usage(10, 4, 7, 0.0, 0.0, 0.0)
+NOTHING = {"container": None, "stop_details": None}
 
 
 def events(data: bytes) -> list[dict[str, Any]]:
@@ -64,7 +65,7 @@ def test_a_ping_before_the_first_token_follows_the_start() -> None:
 
 def test_the_end_tells_reason_and_use_of_the_cache() -> None:
     *_, delta, last = streamed(ANSWER, Finish("stop", USAGE))
-    assert delta["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert delta["delta"] == {**NOTHING, "stop_reason": "tool_use", "stop_sequence": None}
     assert delta["usage"]["input_tokens"] == 6
     assert delta["usage"]["cache_read_input_tokens"] == 4
     assert last == {"type": "message_stop"}
@@ -72,6 +73,6 @@ def test_the_end_tells_reason_and_use_of_the_cache() -> None:
 
 def test_only_a_stop_of_the_request_is_called_a_stop_sequence() -> None:
     own = streamed("hi", Finish("stop", USAGE, "END"))[-2]["delta"]
-    assert own == {"stop_reason": "stop_sequence", "stop_sequence": "END"}
+    assert own == {**NOTHING, "stop_reason": "stop_sequence", "stop_sequence": "END"}
     models = streamed("hi", Finish("stop", USAGE, "<|im_end|>"))[-2]["delta"]
-    assert models == {"stop_reason": "end_turn", "stop_sequence": None}
+    assert models == {**NOTHING, "stop_reason": "end_turn", "stop_sequence": None}
