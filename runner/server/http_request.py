@@ -220,7 +220,9 @@ def warn(model: str, notes: Sequence[str]) -> None:
     log.warning("%s: %s", model, "; ".join(notes))
     headers = _ANSWER_HEADERS.get()
     if headers is not None:
-        told = "; ".join(notes).encode("ascii", "replace").decode()
+        before = headers.get("x-hearth-warning", "")
+        new = [note for note in notes if note not in before]
+        told = "; ".join(filter(None, (before, *new))).encode("ascii", "replace").decode()
         headers["x-hearth-warning"] = told.replace("\n", " ")[:_MAX_WARNING_CHARS]
 
 

@@ -23,6 +23,14 @@ WEATHER: dict[str, Any] = {
 }
 
 
+CRM: dict[str, Any] = {
+    "type": "namespace",
+    "name": "crm",
+    "description": "What customers have.",
+    "tools": [WEATHER, {"type": "custom", "name": "note"}],
+}
+
+
 def client_of(daemon: RunningDaemon) -> openai.OpenAI:
     return openai.OpenAI(
         base_url=f"{daemon.url}/v1",
@@ -130,6 +138,48 @@ def test_the_stream_helper_and_tools(sdk: openai.OpenAI) -> None:
     )
     assert again.previous_response_id == final.id
     assert again.status == "completed"
+
+
+def test_calls_of_functions_in_a_namespace_are_given_back_with_it(sdk: openai.OpenAI) -> None:
+    calls = (CALL + CALL).replace("weather", "crm_weather", 1)
+    note = '<tool_call>\n{"name": "crm_note", "arguments": {"input": "milk"}}\n</tool_call>'
+    tools = [CRM, WEATHER]
+    with sdk.responses.stream(model="tools", input=calls + note, tools=tools) as stream:
+        final = stream.get_final_response()
+    inner, plain, custom = final.output
+    assert [(call.namespace, call.name) for call in (inner, plain, custom)] == [
+        ("crm", "weather"),
+        (None, "weather"),
+        ("crm", "note"),
+    ]
+    assert custom.input == "milk"
+    assert final.tools[0].tools[1].name == "note"
+    results = [
+        {"type": kind, "call_id": call.call_id, "output": "sunny"}
+        for kind, call in (
+            ("function_call_output", inner),
+            ("function_call_output", plain),
+            ("custom_tool_call_output", custom),
+        )
+    ]
+    sent = [call.model_dump(exclude_none=True) for call in final.output]
+    again = [
+        sdk.responses.create(model="tools", input=results, previous_response_id=final.id),
+        sdk.responses.create(
+            model="tools", input=[{"role": "user", "content": calls + note}, *sent, *results]
+        ),
+    ]
+    assert len({answer.usage.input_tokens for answer in again}) == 1
+
+
+def test_a_search_of_the_web_is_left_out_and_told(sdk: openai.OpenAI) -> None:
+    tools = [{"type": "web_search", "external_web_access": True}, WEATHER]
+    raw = sdk.responses.with_raw_response.create(
+        model="tools", input="hi", tools=tools, extra_body={"options": {"num_ctx": 99_999}}
+    )
+    told = raw.headers["x-hearth-warning"]
+    assert told.startswith("tools.0: there is no web_search here; the model is not offered it; num")
+    assert [tool.type for tool in raw.parse().tools] == ["function"]
 
 
 def test_a_response_goes_on_from_a_stored_one(sdk: openai.OpenAI) -> None:
@@ -296,7 +346,16 @@ def test_structured_output_is_parsed(ember: openai.OpenAI) -> None:
     ("fields", "named"),
     [
         ({"input": []}, "input is empty"),
-        ({"tools": [{"type": "web_search"}]}, "web_search"),
+        ({"tools": [{"type": "code_interpreter"}]}, "code_interpreter"),
+        (
+            {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
+            "no search of the web",
+        ),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "no tools"),
+        ({"tools": [{"type": "namespace", "name": "crm", "tools": []}]}, "a name and tools"),
+        ({"tools": [CRM, {**WEATHER, "name": "crm_weather"}]}, "two of them as 'crm_weather'"),
+        ({"tools": [{**CRM, "tools": [CRM]}]}, r"tools\.0\.tools\.0: .*namespace"),
+        ({"tools": [{**CRM, "tools": [WEATHER] * 600}] * 2}, "1024 tools together"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "item_reference"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input_image"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, "call_id"),

@@ -6,6 +6,7 @@ the request needs. What is seen:
 
     says:TEXT     the answer holds TEXT, and without the field it does not
     changes       the answer is another one than without the field
+    told:TEXT     there is nothing to honour it with, which the header x-hearth-warning says
     checked:JSON  this value in its place is refused, and the field named
     plain:REASON  there is nothing that it could change here
 """
@@ -143,6 +144,9 @@ def fault(client: httpx.Client, row: Known) -> str | None:
     if kind == "checked":
         wrong = client.post(row.route, json=body_of(row, json.loads(wanted)))
         return None if named(wrong, row.field) else f"{wanted} was taken: {wrong.text[:200]}"
+    if kind == "told":
+        told = answer.headers.get("x-hearth-warning", "")
+        return None if wanted in told else f"it is not told: {told}"
     without = plain(client, row)
     if kind == "says":
         if wanted in without:

@@ -1,5 +1,4 @@
-// Codex against a daemon, as a user sets it up: a provider of its own in config.toml, without the
-// tools that OpenAI's servers run.
+// Codex against a daemon, as a user sets it up: a provider of its own in config.toml.
 import { assert, run, UNKNOWN } from "../node/checking.mjs";
 import { AGENT, called, events, installed } from "./running.mjs";
 
@@ -9,10 +8,6 @@ const PROGRAM = installed(
 const config = (url, model) => `
 model = "${model}"
 model_provider = "hearth"
-web_search = "disabled"
-
-[features]
-multi_agent = false
 
 [analytics]
 enabled = false
@@ -53,6 +48,13 @@ async function a_tool_is_run_and_its_result_answered(url) {
   assert.match(said.text, /made by a tool/);
 }
 
+async function a_tool_of_a_namespace_is_run(url) {
+  const call = called("multi_agent_v1_close_agent", { target: "nobody" });
+  const said = items(await ask(url, call)).find(({ type }) => type === "agent_message");
+  assert.match(said.text, /nobody/);
+  assert.doesNotMatch(said.text, /unsupported|tool_call/);
+}
+
 async function an_unknown_model_is_not_found(url) {
   const last = (await ask(url, "hi", UNKNOWN)).at(-1);
   assert.equal(last.type, "turn.failed");
@@ -62,5 +64,6 @@ async function an_unknown_model_is_not_found(url) {
 await run(
   a_prompt_is_answered_with_usage,
   a_tool_is_run_and_its_result_answered,
+  a_tool_of_a_namespace_is_run,
   an_unknown_model_is_not_found,
 );

@@ -340,7 +340,8 @@ class ResponseBuilder:
         else:
             custom = self._custom.begins(piece.id, name)
             kind = "custom_tool_call" if custom else "function_call"
-            item = {"type": kind, "call_id": piece.id, "name": name}
+            named = self._body.namespaced.get(name, {"name": name})
+            item = {"type": kind, "call_id": piece.id, **named}
         return self._begin_call_item(item)
 
     def _begin_call_item(self, item: dict[str, Any]) -> bytes:

@@ -141,15 +141,16 @@ def _other(item: ResponseItem, where: str, names: dict[str, str]) -> Message:
 def _call(item: ResponseItem, where: str) -> ToolCall:
     if not item.call_id or not item.name:
         raise InvalidRequest(f"{where}: a {item.type} needs call_id and name", param=where)
+    name = mcp_items.function_name(item.namespace, item.name) if item.namespace else item.name
     if item.type == "custom_tool_call":
-        return ToolCall(item.call_id, item.name, arguments_of_text(item.input or ""))
+        return ToolCall(item.call_id, name, arguments_of_text(item.input or ""))
     try:
         value = json.loads(item.arguments or "{}")
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise InvalidRequest(f"{where}.arguments: not a JSON object", param=f"{where}.arguments")
-    return ToolCall(item.call_id, item.name, item.arguments or "{}")
+    return ToolCall(item.call_id, name, item.arguments or "{}")
 
 
 def _parts(content: str | Sequence[ResponsePart] | None, where: str) -> Iterator[str | Image]:

@@ -26,8 +26,8 @@ Item = Mapping[str, Any]
 
 
 def function_name(label: str, tool: str) -> str:
-    """The name under which models know a tool of a server: one and the same in all responses of a
-    conversation."""
+    """The name under which models know a tool of a server, or of a namespace: one and the same in
+    all responses of a conversation."""
     name = _OTHER.sub("_", f"{label}_{tool}")
     if len(name) <= _MAX_NAME_CHARS:
         return name

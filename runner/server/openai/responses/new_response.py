@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.errors import InvalidRequest, PreviousResponseNotFound
 from runner.server.caller import current_caller
+from runner.server.http_request import warn
 from runner.server.ids import new_id
 from runner.server.images import require_vision
 from runner.server.openai.answers import ResponseObject
@@ -51,6 +52,7 @@ async def new_response(
     """What is to be generated for body. local: responses that are not stored, by their ids. Raises
     InvalidRequest, Unsupported, PreviousResponseNotFound, HttpError, StorageFailed, and what
     generating raises where the conversation is to be made shorter first."""
+    warn(body.model, body.notes)
     history, input_from = await items_of(services, body, local)
     given = history[input_from:]
     request = await _request(services, body, history, closed=not left_open(given))

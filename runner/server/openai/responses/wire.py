@@ -4,10 +4,13 @@ besides log-probabilities change nothing here."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
@@ -15,6 +18,7 @@ from runner.models.options import check_options
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.refused import RESPONSES_REFUSED
+from runner.server.openai.responses.mcp_items import function_name
 from runner.server.openai.responses.mcp_wire import MCP, McpFields, check_labels
 from runner.server.openai.responses.stored_prompts import PromptReference
 from runner.server.openai.sampling import Effort, Penalty, Priority, Salt, think_of_effort
@@ -26,6 +30,8 @@ from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 FILE_SEARCH = "file_search"
+NAMESPACE = "namespace"
+_WEB_SEARCH = "web_search"  # what its types begin with
 SEARCH_FUNCTION: dict[str, Any] = {
     "name": FILE_SEARCH,
     "description": "Search the user's files. Returns numbered passages; cite those that you use "
@@ -67,6 +73,7 @@ class ResponseItem(WireModel):
     call_id: str | None = None
     encrypted_content: str | None = None  # of a compaction; that of reasoning is not read
     name: str | None = None
+    namespace: str | None = None  # of the function that is called
     arguments: str | None = None
     input: str | None = None
     output: str | list[ResponsePart] | None = None
@@ -78,8 +85,8 @@ class ResponseItem(WireModel):
     reason: str | None = None
 
 
-class ResponseTool(McpFields):
-    """A tool that is offered."""
+class FunctionTool(WireModel):
+    """A function or a custom tool."""
 
     type: str
     name: str | None = Field(None, min_length=1, max_length=256)
@@ -87,10 +94,51 @@ class ResponseTool(McpFields):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     format: dict[str, Any] | None = None  # of a custom tool's input
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """It as a response tells it."""
+        named = {"type": self.type, "name": self.name, "description": self.description}
+        if self.type == "custom":
+            return {**named, "format": self.format or {"type": "text"}}
+        return {**named, "parameters": self.parameters or {}, "strict": self.strict is True}
+
+
+class ResponseTool(McpFields, FunctionTool):
+    """A tool that is offered."""
+
+    tools: list[FunctionTool] | None = None  # of a namespace
     vector_store_ids: list[str] | None = Field(None, min_length=1, max_length=16)
     max_num_results: int | None = Field(None, ge=1, le=50)  # of file_search, as the next ones
     filters: dict[str, Any] | None = None
     ranking_options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFunction:
+    """A tool as a function. name: that the model knows it by; path: of the tool, for errors;
+    namespace: that it is in; heading: stands before its description."""
+
+    name: str
+    path: str
+    tool: FunctionTool
+    namespace: str | None = None
+    heading: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What the model is told of it. Raises InvalidRequest, Unsupported."""
+        tool = self.tool
+        description = "\n".join(filter(None, (self.heading, tool.description)))
+        if tool.type == FILE_SEARCH:
+            return SEARCH_FUNCTION
+        if tool.type == "custom":
+            return as_function(self.name, description, tool.format, self.path)
+        return {
+            "name": self.name,
+            **({"description": description} if description else {}),
+            "parameters": tool.parameters or {},
+            "strict": tool.strict is True,
+        }
 
 
 class ReasoningConfig(WireModel):
@@ -175,6 +223,16 @@ class ResponsesRequest(WireModel):
     cache_salt: Salt | None = None
     shared_prefix: bool | None = None
 
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """Raises ValueError for more tools in namespaces than a request may have."""
+        if isinstance(given, list) and len(given) <= MAX_TOOLS:
+            inner = (tool.get("tools") for tool in given if isinstance(tool, dict))
+            if sum(len(tools) for tools in inner if isinstance(tools, list)) > MAX_TOOLS:
+                raise ValueError(f"namespaces may have {MAX_TOOLS} tools together")
+        return given
+
     def refuse_unsupported(self) -> None:
         if self.conversation is not None and self.previous_response_id is not None:
             raise InvalidRequest(
@@ -184,16 +242,13 @@ class ResponsesRequest(WireModel):
             self._check_file_search()
         check_labels(self.mcp_tools)
         for index, tool in enumerate(self.tools or ()):
-            if tool.type == FILE_SEARCH:
-                continue
-            if tool.type == MCP:
-                tool.check_mcp(f"tools.{index}")
-            elif tool.type not in ("function", "custom") or tool.name is None:
-                raise Unsupported(
-                    f"tools.{index}: a tool of type {tool.type[:40]!r} is not supported; use "
-                    "file_search, mcp, or function or custom tools with a name",
-                    param="tools",
-                )
+            self._check_tool(tool, f"tools.{index}")
+        names = [each.name for each in self.functions]
+        if self.namespaced and len(set(names)) < len(names):
+            twice = Counter(names).most_common(1)[0][0]
+            raise InvalidRequest(
+                f"tools: the model would know two of them as {twice!r}", param="tools"
+            )
         if self.background and self.store is False:
             raise Unsupported("background requires store: true", param="background")
 
@@ -201,11 +256,6 @@ class ResponsesRequest(WireModel):
         """What is asked for, with the prompt of messages. closed: a last one of the model's own
         has ended. Raises InvalidRequest, Unsupported."""
         own, continues = (tuple(messages), False) if closed else open_turn(messages)
-        functions = (
-            _function(tool, f"tools.{at}")
-            for at, tool in enumerate(self.tools or ())
-            if tool.type != MCP
-        )
         logprobs = self.top_logprobs or (0 if _LOGPROBS in (self.include or ()) else None)
         return GenerateRequest(
             model=self.model,
@@ -214,7 +264,7 @@ class ResponsesRequest(WireModel):
             messages=own,
             continues=continues,
             think=think_of_effort(self.reasoning.effort) if self.reasoning else None,
-            tools=tuple({"type": "function", "function": function} for function in functions),
+            tools=tuple({"type": "function", "function": f.as_json()} for f in self.functions),
             tool_choice=ToolChoice() if self.mcp_tools else self.choice({}),
             grammar=self._grammar(),
             logprobs=logprobs,
@@ -247,6 +297,64 @@ class ResponsesRequest(WireModel):
         given = self.tool_choice
         return isinstance(given, dict) and given.get("type") != "allowed_tools"
 
+    def _check_tool(self, tool: ResponseTool, path: str) -> None:
+        """Raises InvalidRequest, Unsupported."""
+        if tool.type == MCP:
+            tool.check_mcp(path)
+        elif tool.type == NAMESPACE:
+            if tool.name is None or not tool.tools:
+                raise InvalidRequest(f"{path}: a namespace needs a name and tools", param="tools")
+            for at, each in enumerate(tool.tools):
+                _check_function(each, f"{path}.tools.{at}")
+        elif tool.type.startswith(_WEB_SEARCH):
+            choice = self.tool_choice
+            if isinstance(choice, dict) and str(choice.get("type")).startswith(_WEB_SEARCH):
+                raise Unsupported(
+                    "tool_choice: there is no search of the web here", param="tool_choice"
+                )
+        elif tool.type != FILE_SEARCH:
+            _check_function(tool, path)
+
+    @cached_property
+    def functions(self) -> list[OfferedFunction]:
+        """The tools that are functions to the model, but those of MCP servers."""
+        functions: list[OfferedFunction] = []
+        for at, tool in enumerate(self.tools or ()):
+            path = f"tools.{at}"
+            if tool.type == NAMESPACE:
+                functions += (
+                    OfferedFunction(
+                        function_name(tool.name or "", each.name or ""),
+                        f"{path}.tools.{index}",
+                        each,
+                        tool.name,
+                        None if index else tool.description,  # it may be long
+                    )
+                    for index, each in enumerate(tool.tools or ())
+                )
+            elif tool.type != MCP and not tool.type.startswith(_WEB_SEARCH):
+                functions.append(OfferedFunction(tool.name or tool.type, path, tool))
+        return functions
+
+    @cached_property
+    def namespaced(self) -> dict[str, dict[str, Any]]:
+        """What calls of functions in namespaces are given back with, by the names that the model
+        knows them by."""
+        return {
+            each.name: {"namespace": each.namespace, "name": each.tool.name}
+            for each in self.functions
+            if each.namespace is not None
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """What has no effect."""
+        return [
+            f"tools.{at}: there is no {tool.type[:40]} here; the model is not offered it"
+            for at, tool in enumerate(self.tools or ())
+            if tool.type.startswith(_WEB_SEARCH)
+        ]
+
     def _check_file_search(self) -> None:
         """Raises InvalidRequest."""
         tool = self.file_search
@@ -258,7 +366,7 @@ class ResponsesRequest(WireModel):
     @property
     def custom_names(self) -> frozenset[str]:
         """Names of the custom tools."""
-        return frozenset(tool.name or "" for tool in self.tools or () if tool.type == "custom")
+        return frozenset(each.name for each in self.functions if each.tool.type == "custom")
 
     @property
     def conversation_id(self) -> str | None:
@@ -280,8 +388,9 @@ class ResponsesRequest(WireModel):
 
     @property
     def shown_tools(self) -> list[dict[str, Any]]:
-        """The tools as a response tells them."""
-        return [_shown(tool) for tool in self.tools or ()]
+        """The tools that the model is offered, as a response tells them."""
+        tools = self.tools or ()
+        return [_shown(tool) for tool in tools if not tool.type.startswith(_WEB_SEARCH)]
 
     def choice(self, mcp: Mapping[str, Sequence[tuple[str, str]]]) -> ToolChoice:
         """What tool_choice says of the tools. mcp: what MCP servers offer, by their labels: names,
@@ -292,7 +401,7 @@ class ResponsesRequest(WireModel):
         if isinstance(given, dict):
             given = _with_functions(given, mcp)
         choice = tool_choice_of(given, parallel=self.parallel_tool_calls)
-        own = (tool.name or tool.type for tool in self.tools or () if tool.type != MCP)
+        own = (each.name for each in self.functions)
         check_tools(choice, [*own, *(name for tools in mcp.values() for _, name in tools)])
         return choice
 
@@ -313,17 +422,14 @@ class ResponsesRequest(WireModel):
         )
 
 
-def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
-    if tool.type == FILE_SEARCH:
-        return SEARCH_FUNCTION
-    if tool.type == "custom":
-        return as_function(tool.name or "", tool.description, tool.format, path)
-    return {
-        "name": tool.name,
-        **({"description": tool.description} if tool.description else {}),
-        "parameters": tool.parameters or {},
-        "strict": tool.strict is True,
-    }
+def _check_function(tool: FunctionTool, path: str) -> None:
+    """Raises Unsupported."""
+    if tool.type not in ("function", "custom") or tool.name is None:
+        raise Unsupported(
+            f"{path}: a tool of type {tool.type[:40]!r} is not supported; use file_search, mcp, or "
+            "function or custom tools with a name",
+            param="tools",
+        )
 
 
 def _with_functions(
@@ -354,7 +460,8 @@ def _shown(tool: ResponseTool) -> dict[str, Any]:
         return tool.shown_mcp
     if tool.type == FILE_SEARCH:
         return tool.model_dump(exclude_none=True)
-    named = {"type": tool.type, "name": tool.name, "description": tool.description}
-    if tool.type == "custom":
-        return {**named, "format": tool.format or {"type": "text"}}
-    return {**named, "parameters": tool.parameters or {}, "strict": tool.strict is True}
+    if tool.type == NAMESPACE:
+        tools = [each.shown for each in tool.tools or ()]
+        named = {"name": tool.name, "description": tool.description or ""}
+        return {"type": NAMESPACE, **named, "tools": tools}
+    return tool.shown
