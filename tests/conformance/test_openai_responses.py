@@ -178,7 +178,7 @@ def test_a_search_of_the_web_is_left_out_and_told(sdk: openai.OpenAI) -> None:
         model="tools", input="hi", tools=tools, extra_body={"options": {"num_ctx": 99_999}}
     )
     told = raw.headers["x-hearth-warning"]
-    assert told.startswith("tools.0: there is no web_search here; the model is not offered it; num")
+    assert told.startswith("tools: there is no web_search here; the model is not offered it; num")
     assert [tool.type for tool in raw.parse().tools] == ["function"]
 
 
@@ -352,6 +352,7 @@ def test_structured_output_is_parsed(ember: openai.OpenAI) -> None:
             "no search of the web",
         ),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "no tools"),
+        ({"tools": [{"type": "web_search\r\nx: y"}]}, "not supported"),
         ({"tools": [{"type": "namespace", "name": "crm", "tools": []}]}, "a name and tools"),
         ({"tools": [CRM, {**WEATHER, "name": "crm_weather"}]}, "two of them as 'crm_weather'"),
         ({"tools": [{**CRM, "tools": [CRM]}]}, r"tools\.0\.tools\.0: .*namespace"),

@@ -52,7 +52,7 @@ async def new_response(
     """What is to be generated for body. local: responses that are not stored, by their ids. Raises
     InvalidRequest, Unsupported, PreviousResponseNotFound, HttpError, StorageFailed, and what
     generating raises where the conversation is to be made shorter first."""
-    warn(body.model, body.notes)
+    warn(repr(body.model[:80]), body.notes)
     history, input_from = await items_of(services, body, local)
     given = history[input_from:]
     request = await _request(services, body, history, closed=not left_open(given))

@@ -4,6 +4,7 @@ besides log-probabilities change nothing here."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 FILE_SEARCH = "file_search"
 NAMESPACE = "namespace"
-_WEB_SEARCH = "web_search"  # what its types begin with
+_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d{4}_\d\d_\d\d)?")
 SEARCH_FUNCTION: dict[str, Any] = {
     "name": FILE_SEARCH,
     "description": "Search the user's files. Returns numbered passages; cite those that you use "
@@ -306,9 +307,9 @@ class ResponsesRequest(WireModel):
                 raise InvalidRequest(f"{path}: a namespace needs a name and tools", param="tools")
             for at, each in enumerate(tool.tools):
                 _check_function(each, f"{path}.tools.{at}")
-        elif tool.type.startswith(_WEB_SEARCH):
+        elif _WEB_SEARCH.fullmatch(tool.type):
             choice = self.tool_choice
-            if isinstance(choice, dict) and str(choice.get("type")).startswith(_WEB_SEARCH):
+            if isinstance(choice, dict) and _WEB_SEARCH.fullmatch(str(choice.get("type"))):
                 raise Unsupported(
                     "tool_choice: there is no search of the web here", param="tool_choice"
                 )
@@ -332,7 +333,7 @@ class ResponsesRequest(WireModel):
                     )
                     for index, each in enumerate(tool.tools or ())
                 )
-            elif tool.type != MCP and not tool.type.startswith(_WEB_SEARCH):
+            elif tool.type != MCP and not _WEB_SEARCH.fullmatch(tool.type):
                 functions.append(OfferedFunction(tool.name or tool.type, path, tool))
         return functions
 
@@ -349,11 +350,9 @@ class ResponsesRequest(WireModel):
     @property
     def notes(self) -> list[str]:
         """What has no effect."""
-        return [
-            f"tools.{at}: there is no {tool.type[:40]} here; the model is not offered it"
-            for at, tool in enumerate(self.tools or ())
-            if tool.type.startswith(_WEB_SEARCH)
-        ]
+        if any(_WEB_SEARCH.fullmatch(tool.type) for tool in self.tools or ()):
+            return ["tools: there is no web_search here; the model is not offered it"]
+        return []
 
     def _check_file_search(self) -> None:
         """Raises InvalidRequest."""
@@ -390,7 +389,7 @@ class ResponsesRequest(WireModel):
     def shown_tools(self) -> list[dict[str, Any]]:
         """The tools that the model is offered, as a response tells them."""
         tools = self.tools or ()
-        return [_shown(tool) for tool in tools if not tool.type.startswith(_WEB_SEARCH)]
+        return [_shown(tool) for tool in tools if not _WEB_SEARCH.fullmatch(tool.type)]
 
     def choice(self, mcp: Mapping[str, Sequence[tuple[str, str]]]) -> ToolChoice:
         """What tool_choice says of the tools. mcp: what MCP servers offer, by their labels: names,
