@@ -1,9 +1,9 @@
 """The outermost layer: which requests may reach a handler at all.
 
 Keeps web pages that a user merely visits from using the daemon: the Host must be ours (against
-DNS rebinding), the Origin of this machine or allowed, bodies without an Origin JSON (a form or
-text/plain needs no preflight), and nothing longer than the limit. Applies to every path and method,
-and to WebSockets, for which browsers ask nobody.
+DNS rebinding) and the Origin of this machine or allowed. Applies to every path and method, and to
+WebSockets, for which browsers ask nobody. Once it is known who asks, check_body has bodies without
+an Origin be JSON (a form or text/plain needs no preflight), and nothing longer than the limit.
 """
 
 from __future__ import annotations
@@ -83,14 +83,7 @@ class Guard:
         """The Origin when there is one and it is allowed. Raises HttpError."""
         host = self._check_host(headers.getlist("host"))
         sites = headers.getlist("sec-fetch-site")
-        origin = self._check_origin(headers.getlist("origin"), sites, host)
-        writes = scope.get("method") in ("POST", "PUT", "PATCH", "DELETE")
-        if writes and _FORM_PATHS.fullmatch(scope["path"]):
-            _check_form(headers)
-        elif writes and not scope["path"].startswith("/api/blobs/"):
-            max_bytes = body_limit_bytes(scope["path"])
-            _check_body(headers, max_bytes, any_type=origin is not None)
-        return origin
+        return self._check_origin(headers.getlist("origin"), sites, host)
 
     def _check_host(self, values: list[str]) -> str:
         if len(values) != 1:
@@ -136,7 +129,17 @@ class Guard:
         return found[0] in self._own or is_address(found[0])
 
 
-def _check_body(headers: Headers, max_bytes: int, *, any_type: bool) -> None:
+def check_body(scope: Scope, headers: Headers) -> None:
+    """Raises HttpError for a body that its path does not take, by its headers alone."""
+    if scope["method"] not in ("POST", "PUT", "PATCH", "DELETE"):
+        return
+    if _FORM_PATHS.fullmatch(scope["path"]):
+        _check_form(headers)
+    elif not scope["path"].startswith("/api/blobs/"):
+        _check_json(headers, body_limit_bytes(scope["path"]))
+
+
+def _check_json(headers: Headers, max_bytes: int) -> None:
     lengths = headers.getlist("content-length")
     if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > max_bytes:
         raise too_large(max_bytes)
@@ -147,21 +150,21 @@ def _check_body(headers: Headers, max_bytes: int, *, any_type: bool) -> None:
         return
     # Programs such as curl send no type, a form's or a text's; a browser that sends a body says
     # where it comes from.
-    if any_type or (
+    if "origin" in headers or (
         not headers.getlist("sec-fetch-site") and kinds in ([], [_CURL_DEFAULT], [_FETCH_DEFAULT])
     ):
         return
-    raise HttpError(
-        415, "unsupported_media_type", "send the body with content-type: application/json"
-    )
+    raise _wrong_type("the body with content-type: application/json")
 
 
 def _check_form(headers: Headers) -> None:
     kinds = [value.split(";")[0].strip().lower() for value in headers.getlist("content-type")]
     if kinds not in (["multipart/form-data"], []):
-        raise HttpError(
-            415, "unsupported_media_type", "send the file with content-type: multipart/form-data"
-        )
+        raise _wrong_type("the file with content-type: multipart/form-data")
+
+
+def _wrong_type(wanted: str) -> HttpError:
+    return HttpError(415, "unsupported_media_type", f"send {wanted}", connection="close")
 
 
 def _refusal(scope: Scope, failure: HttpFailure) -> Response:

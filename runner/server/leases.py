@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -44,14 +44,20 @@ def cache_salt(lease: Lease, own: str | None = None) -> str:
 def adapter_scales(lease: Lease, asked: Mapping[int, float] | None) -> Mapping[int, float] | None:
     """How strongly the model's adapters act. asked: by the request, by their numbers. Raises
     InvalidRequest for adapters that it does not have."""
-    count = len(lease.plan.adapters)
-    if wrong := [number for number in asked or () if number >= count]:
-        raise InvalidRequest(
-            f"lora: {lease.bundle.name.short} has no adapter {wrong[0]}; it has {count}, the first"
-            " is 0 (GET /lora-adapters lists them)",
-            param="lora",
-        )
+    check_adapters(lease.bundle.name.short, len(lease.plan.adapters), asked or ())
     return lease.adapter_scales if asked is None else asked
+
+
+def check_adapters(name: str, count: int, numbers: Iterable[int]) -> None:
+    """Raises InvalidRequest for numbers beyond the count of the model's adapters."""
+    wrong = next((number for number in numbers if number >= count), None)
+    if wrong is None:
+        return
+    has = f"adapter {wrong}, only 0 to {count - 1}" if count > 1 else f"adapter {wrong}, only 0"
+    raise InvalidRequest(
+        f"lora: {name} has no {has if count else 'LoRA adapters'}; GET /lora-adapters lists them",
+        param="lora",
+    )
 
 
 def allowed_priority(priority: int) -> int:

@@ -17,6 +17,7 @@ from runner.server.access import Needed, check_access
 from runner.server.caller import set_caller
 from runner.server.default_model import complete_model
 from runner.server.errors import HttpError, failure_of, surface_of
+from runner.server.guard import check_body
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
 from runner.server.request_log import current_record
@@ -188,11 +189,15 @@ def router(
     by_path: dict[str, dict[str, RouteSpec]] = {}
     for item in paths:
         by_path.setdefault(item.path, {})[item.method] = item
-    routes = [Route(path, _dispatch(by_method, services)) for path, by_method in by_path.items()]
+    routes = [
+        Route(path, _dispatch(by_method, services, advice_for(path)))
+        for path, by_method in by_path.items()
+    ]
     return Router(routes, redirect_slashes=False, default=Endpoint(unknown, services))
 
 
-def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
+def _dispatch(by_method: dict[str, RouteSpec], services: Services, advice: str | None) -> Endpoint:
+    """advice: for methods that others have here."""
     handlers = {"HEAD": by_method["GET"], **by_method} if "GET" in by_method else by_method
 
     async def dispatch(http: HttpRequest) -> None:
@@ -203,9 +208,11 @@ def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
             raise HttpError(
                 405,
                 "method_not_allowed",
-                f"{http.scope['method']} is not allowed here; use {allowed}",
+                f"{http.scope['method']} is not allowed here; use {allowed}"
+                f"{f' ({advice})' if advice else ''}",
                 allow=allowed,
             )
+        check_body(http.scope, http.headers)
         await item.answer(http)
 
     return Endpoint(dispatch, services)

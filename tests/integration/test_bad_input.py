@@ -165,6 +165,7 @@ def test_unknown_paths_and_methods_get_a_json_error(
     assert response.json()["error"]
     if status == 405:
         assert response.headers["allow"]
+        assert ("completions are not stored" in response.text) == (path == CHAT)
 
 
 @pytest.mark.parametrize(

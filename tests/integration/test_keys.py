@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import openai
 import pytest
 
+from runner.server.app import ROUTES
 from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.integration.cli_process import environment, free_address, hearth, of_daemon
 from tests.integration.test_tls import certificate
@@ -53,6 +55,13 @@ def test_without_keys_everything_is_open_and_with_one_everything_is_closed(
     form: dict[str, Any] = {"data": {"model": "echo"}, "files": {"file": ("a.wav", b"RIFF")}}
     for key in ("", "wrong"):
         assert asked(daemon, "POST", "/v1/audio/transcriptions", key, **form) == 401
+    with daemon.client() as client:
+        for item in ROUTES:  # before anything of the body
+            if item.scope != "public" and item.method != "GET":
+                path = re.sub("{.*?}", "x", item.path)
+                wrong = {"content-type": "image/png", "authorization": "Bearer wrong"}
+                answer = client.request(item.method, path, content=b"x", headers=wrong)
+                assert answer.status_code == 401, path
     for path in ("/", "/health", "/ready"):
         assert asked(daemon, "GET", path) == 200
 

@@ -292,6 +292,14 @@ def test_each_token_has_a_vector_where_they_are_not_pooled(
     assert (refused.status_code, "this model generates text" in refused.text) == (400, True)
 
 
+def test_adapters_that_are_not_there_are_refused(ember: httpx.Client) -> None:
+    wanted = [{"id": 0, "scale": 1}]
+    for path, body in (("/completion", {**NATIVE, "lora": wanted}), ("/lora-adapters", wanted)):
+        refused = ember.post(path, json=body)
+        assert refused.status_code == 400
+        assert "ember has no LoRA adapters" in refused.text
+
+
 def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> None:
     post(ember, "/completion", **NATIVE)
     props = ember.get("/props").json()

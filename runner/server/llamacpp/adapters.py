@@ -7,8 +7,9 @@ from pydantic_core import from_json
 
 from runner.errors import InvalidRequest
 from runner.server.http_request import HttpRequest
+from runner.server.leases import check_adapters
 from runner.server.llamacpp.answers import AdapterState, Success
-from runner.server.llamacpp.props import ServedModel, served_model
+from runner.server.llamacpp.props import served_model
 from runner.server.openai.wire import AdapterScales, scales_of
 from runner.server.request_body import WireModel, validate
 from runner.server.routes import route
@@ -50,15 +51,9 @@ async def scale_adapters(http: HttpRequest) -> Success:
         given = scales_of(validate({"lora": from_json(bytes(body))}, _Scales).lora)
     except ValueError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
-    _check(served, given or {})
+    check_adapters(served.name, len(served.bundle.adapters), given or {})
     if given is None:
         http.services.models.adapter_scales.pop(str(served.bundle.digest), None)
     else:
         http.services.models.adapter_scales[str(served.bundle.digest)] = given
     return Success(success=True)
-
-
-def _check(served: ServedModel, given: dict[int, float]) -> None:
-    count = len(served.bundle.adapters)
-    if wrong := [number for number in given if number >= count]:
-        raise InvalidRequest(f"{served.name} has no adapter {wrong[0]}; it has {count}", param="id")
