@@ -21,7 +21,7 @@ def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
         is_own = parse_address(facts["url"]).reachable.url == url
         known = {"token", "models"} & facts.keys() if is_own else ()
         return {key: str(facts[key]) for key in known}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
 
 

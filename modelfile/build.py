@@ -21,7 +21,13 @@ from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
-from registry.bundle import MAX_MESSAGES_BYTES, model_header, model_layer, read_texts
+from registry.bundle import (
+    MAX_MESSAGES_BYTES,
+    model_header,
+    model_layer,
+    read_config,
+    read_texts,
+)
 from registry.digest import Digest
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader
@@ -45,7 +51,6 @@ from registry.manifest import (
 from registry.store import Store
 
 ECHO_ARCHITECTURE = "hearth-echo"
-_MAX_CONFIG_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +199,8 @@ def _from_model(store: Store, description: Description) -> _Base:
         header = model_header(store.blob_path(model.digest))
     else:
         model, header = _weights(store, description.weights)
-    config = json.loads(store.read_blob(manifest.config.digest, _MAX_CONFIG_BYTES))
     parameters = read_texts(store, manifest).parameters
-    return _Base(model, others, header, parameters, config if isinstance(config, dict) else {})
+    return _Base(model, others, header, parameters, read_config(store, manifest))
 
 
 def _projector(store: Store, description: Description, base: _Base) -> list[_Part]:

@@ -51,7 +51,9 @@ class FileAges:
 
     def begin(self) -> None:
         """A process begins that removes files."""
-        with contextlib.suppress(OSError, BlobDamaged, ValueError, TypeError, KeyError):
+        with contextlib.suppress(
+            OSError, BlobDamaged, ValueError, TypeError, KeyError, RecursionError
+        ):
             kept = json.loads(read_regular(self._path, _MAX_BYTES))
             since_s, gap_s = kept["since_s"], steady_now() - float(kept["seen_s"])
             if since_s is not None:

@@ -138,7 +138,7 @@ def _helped(config: dict[str, Any], key: str) -> Credential | None:
             check=True,
         )
         answer = _object(json.loads(ran.stdout[:_MAX_BYTES]))
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, RecursionError, subprocess.SubprocessError):
         return None
     username, secret = answer.get("Username"), answer.get("Secret")
     if not isinstance(username, str) or not isinstance(secret, str) or not secret:

@@ -127,7 +127,7 @@ class McpSession:
                     self._fail(f"the MCP server {self.name} failed: {answer['error']}")
                 elif not self._ready.done():
                     self._ready.set_result(None)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._fail(f"the MCP server {self.name} failed: its process sent what is no answer")
         self._fail(f"the MCP server {self.name} failed: it ended")
 

@@ -130,7 +130,8 @@ def _read(path: Path) -> dict[str, CrashMark]:
         return {str(digest): _mark(value) for digest, value in found.items()}
     except FileNotFoundError:
         return {}
-    except (RegistryError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (RegistryError, OSError, ValueError, TypeError, AttributeError, KeyError,
+            RecursionError) as error:  # fmt: skip
         log.warning("cannot read which models crashed: %s", error)
         return {}
 

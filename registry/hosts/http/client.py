@@ -306,7 +306,8 @@ def error_message(response: httpx.Response) -> str | None:
         value = json.loads(response.content[:65536])
         first = value["errors"][0] if "errors" in value else value
         text = first.get("message") or first.get("error") or first.get("code")
-    except (ValueError, LookupError, TypeError, AttributeError, httpx.ResponseNotRead):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError,
+            httpx.ResponseNotRead):  # fmt: skip
         return None
     return shown(text, 200)[1:-1] if isinstance(text, str) else None
 
