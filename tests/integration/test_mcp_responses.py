@@ -273,11 +273,20 @@ def test_in_the_background_and_cancelling_ends_the_call(
     events = ask(sdk, call("second_never"), server("second"), background=True, stream=True)
     ident = next(iter(events)).response.id
     assert "response.mcp_call_arguments.done" in [event.type for event in _until_called(events)]
+    _await_told(sdk, "begun")
     assert sdk.responses.cancel(ident).output[-1].status == "incomplete"
-    assert "never" in ask(sdk, call("second_ended_calls"), server("second")).output_text
+    _await_told(sdk, "never")
     lines = [line for line in mcp_daemon.lines if "second: never" in line]
     assert "cancelled" in lines[-1]
     assert "for uid" in lines[-1]
+
+
+def _await_told(sdk: openai.OpenAI, word: str) -> None:
+    """Wait until the server has said it of calls."""
+    for _ in range(200):
+        if word in ask(sdk, call("second_ended_calls"), server("second")).output_text:
+            return
+    raise AssertionError(f"the server has not said {word!r}")
 
 
 def _until_called(events: Any) -> Iterator[Any]:

@@ -43,6 +43,7 @@ def large(characters: int) -> str:
 @server.tool()
 async def never() -> str:
     """Never end."""
+    ended.append("begun")
     try:
         await asyncio.Event().wait()
     finally:
@@ -52,7 +53,7 @@ async def never() -> str:
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def ended_calls() -> str:
-    """The calls that their client has ended."""
+    """What has become of the calls of never."""
     return " ".join(ended)
 
 

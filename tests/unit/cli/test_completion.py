@@ -104,7 +104,7 @@ def test_a_shell_that_is_named_counts_and_not_the_current_one(
 def test_choices_are_offered(offered: Offers) -> None:
     assert offered("service", "un") == ["uninstall"]
     assert offered("service", "") == ["install", "uninstall", "status", "print"]
-    assert offered("key", "add", "me", "--scope", "") == ["inference", "pull", "admin"]
+    assert offered("key", "add", "me", "--scope", "") == ["inference", "metrics", "pull", "admin"]
 
 
 def test_parameters_and_quantization_types_are_offered(offered: Offers) -> None:
