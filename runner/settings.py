@@ -247,6 +247,12 @@ class Settings:
         None,
         "folder whose pictures chats may name as file://NAME; every API key can read them",
     )
+    slot_save_path: Path | None = _setting(
+        _path,
+        None,
+        "folder in which POST /slots/ID?action=save stores computed prompts, readable by the "
+        "daemon's user only; by default they are not stored",
+    )
     max_file_size: int = _setting(
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
     )
@@ -260,7 +266,8 @@ class Settings:
         parse_size,
         8 << 30,
         "maximum total size of uploaded files; further uploads are rejected. Half of it for the "
-        "files of one key, and as much for its responses: the oldest ones go",
+        "files of one key, and as much for its responses: the oldest ones go; likewise the size of "
+        "saved slots",
     )
     kv_cache_type: str = _setting(
         _choice(*_CACHE_TYPES),

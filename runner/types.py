@@ -241,6 +241,7 @@ class GenerateRequest:
     priority: int = 0  # lower goes first; equal ones in order of arrival
     client: str = ""  # for whom its work is counted
     cache_salt: str | None = None  # prefixes are shared with requests of the same one only
+    slot: int | None = None  # the number under which its sequence may be saved and erased
     shared_prefix: bool = False  # but all may have that of the system messages, or of the text
     public_messages: int = 0  # so many first ones hold nothing that others may not know
     public_tokens: int = 0  # of the prompt, which requests of any salt may have

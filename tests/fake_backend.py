@@ -328,6 +328,10 @@ class FakeBackend:
         least = count if self.capacity.whole_copies else 0
         self._sequences[sequence] = _Cached(list(state.tokens), cells, list(state.hashes), least)
 
+    def empty_state(self, size_bytes: int, tokens: int) -> SavedState:
+        """See Backend."""
+        raise BackendError("states of others are not taken")
+
     def reset(self) -> None:
         """See Backend."""
         self._sequences.clear()

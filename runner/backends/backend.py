@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
 
@@ -152,6 +152,14 @@ class SavedState(Protocol):
         """The memory it takes."""
 
 
+@runtime_checkable
+class WritableState(SavedState, Protocol):
+    """A saved sequence whose bytes may be taken elsewhere and put back."""
+
+    def memory(self) -> memoryview:
+        """Its bytes, in place."""
+
+
 class BackendError(Exception):
     """The computation failed; the cache content is undefined until reset."""
 
@@ -233,6 +241,12 @@ class Backend(Protocol):
         """The sequence (empty) holds what was saved, in cells of its own. Raises PoolFull when
         they are not free, BackendError when the state is refused; nothing has changed then."""
         raise BackendError("this backend cannot save sequences")
+
+    def empty_state(self, size_bytes: int, tokens: int) -> WritableState:
+        """Memory for the bytes of a saved sequence, to be filled and loaded: those of another
+        worker with the same model, loaded in the same way. Others crash this one. Raises
+        BackendError when this backend does not take them, or memory is short."""
+        raise BackendError("this backend cannot take up states of another worker")
 
     def reset(self) -> None:
         """Forget all sequences."""

@@ -39,6 +39,7 @@ from runner.engine.prompt_embeddings import PromptEmbeddings
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.scheduler import ScheduledStep, Scheduler
 from runner.engine.sequence import GrammarMatcher, Sequence
+from runner.engine.slots import Slots
 from runner.engine.speculation import Speculation
 from runner.engine.step_output import StepOutput
 from runner.errors import Conflict, HearthError, InternalError
@@ -93,6 +94,7 @@ class Engine:
             swap_bytes,
             self.speculation,
         )
+        self.slots = Slots(backend, self.scheduler.cache)
         self._sequences: dict[str, Sequence] = {}
         self._paused: dict[str, Sequence] = {}  # of those: neither in the queue nor in the batch
         self._embeddings = EmbeddingQueue(backend, self.scheduler.share)
@@ -157,6 +159,8 @@ class Engine:
         if keep is not None and images is None and not sequence.prompt_only:
             context = context_of(request, self.capacity)
             sequence.shift = context_shift(keep, len(tokens), context, request.max_tokens)
+        if request.slot is not None:
+            self.slots.note((sequence.salt, request.slot), sequence.tokens, sequence.adapters)
         self.scheduler.add(sequence)
 
     def _sequence(

@@ -9,7 +9,7 @@ leaves is copied into the swap where that pays, and comes back from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from runner.backends.backend import Backend
 from runner.engine.pool import Pool
@@ -108,6 +108,18 @@ class KvCache:
     def discard(self, running: RunningSequence) -> None:
         """The sequence runs no longer, and nothing of it stays."""
         self._release(running.slot)
+
+    def idle(self) -> Iterator[FinishedSequence | SwappedSequence]:
+        """The finished sequences, in the pool and copied out of it."""
+        yield from self.prefixes.finished()
+        yield from self.swap.entries()
+
+    def drop(self, entry: FinishedSequence | SwappedSequence) -> None:
+        """A finished sequence leaves, and nothing of it stays."""
+        if isinstance(entry, SwappedSequence):
+            self.swap.forget(entry)
+        else:
+            self._release(entry.slot)
 
     def clear(self) -> None:
         """Forget everything: the backend was reset."""

@@ -112,14 +112,19 @@ class SwapSpace:
             log.warning("%d cached tokens were dropped: %s", entry.computed, error)
             return
         self._measure(state.size_bytes, self._clock() - began_s)
-        min_match = entry.computed if self._backend.capacity.whole_copies else 0
         copy = SwappedSequence(
-            entry.tokens, entry.computed, state, entry.salt, min_match, entry.public, entry.adapters
+            entry.tokens, entry.computed, state, entry.salt, 0, entry.public, entry.adapters
         )
-        self._entries[copy] = None
-        self.size_bytes += state.size_bytes
-        self.tokens += entry.computed
+        self._keep(copy)
         self._step_bytes += state.size_bytes
+
+    def add(self, copy: SwappedSequence) -> bool:
+        """Keep a copy that was made elsewhere. False: the budget is too small for it."""
+        self._drop_covered(copy)
+        if not self.budget_bytes or not self._make_room(copy.state.size_bytes):
+            return False
+        self._keep(copy)
+        return True
 
     def restore(self, entry: SwappedSequence, slot: int) -> bool:
         """Put a copy into the pool under a free id. False: the backend refuses, the id is still
@@ -128,7 +133,7 @@ class SwapSpace:
             self._backend.load(entry.state, slot)
         except BackendError as error:
             log.warning("%d cached tokens cannot be restored: %s", entry.computed, error)
-            self._forget(entry)
+            self.forget(entry)
             return False
         self._step_bytes += entry.state.size_bytes
         return True
@@ -137,14 +142,28 @@ class SwapSpace:
         """The first length tokens of a copy are in the pool now. It is kept only if the rest is
         worth it."""
         if entry.computed - length < MIN_COPY_TOKENS:
-            self._forget(entry)
+            self.forget(entry)
         elif entry in self._entries:
             self._entries[entry] = self._entries.pop(entry)
+
+    def forget(self, entry: SwappedSequence) -> None:
+        """Drop a copy, if it is still kept."""
+        if entry not in self._entries:
+            return
+        del self._entries[entry]
+        self.size_bytes -= entry.state.size_bytes
+        self.tokens -= entry.computed
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
         self.size_bytes = self.tokens = 0
+
+    def _keep(self, copy: SwappedSequence) -> None:
+        copy.min_match = copy.computed if self._backend.capacity.whole_copies else 0
+        self._entries[copy] = None
+        self.size_bytes += copy.state.size_bytes
+        self.tokens += copy.computed
 
     def _pays(self, missing: int, size_bytes: int) -> bool:
         """Whether a copy is worth the time for which all wait for it. Memory that a virtual machine
@@ -164,20 +183,13 @@ class SwapSpace:
             now = duration_s / size_bytes
             self._byte_s = now if self._byte_s is None else (self._byte_s + now) / 2
 
-    def _drop_covered(self, entry: FinishedSequence) -> None:
+    def _drop_covered(self, entry: FinishedSequence | SwappedSequence) -> None:
         for old in [old for old in self._entries if self._sharing.covers(entry, old)]:
-            self._forget(old)
+            self.forget(old)
 
     def _make_room(self, size_bytes: int) -> bool:
         if size_bytes > self.budget_bytes:
             return False
         while self.size_bytes + size_bytes > self.budget_bytes or len(self) >= MAX_COPIES:
-            self._forget(next(iter(self._entries)))
+            self.forget(next(iter(self._entries)))
         return True
-
-    def _forget(self, entry: SwappedSequence) -> None:
-        if entry not in self._entries:
-            return
-        del self._entries[entry]
-        self.size_bytes -= entry.state.size_bytes
-        self.tokens -= entry.computed

@@ -33,6 +33,7 @@ from runner.server.llamacpp import (
     infill,
     props,
     rerank,
+    slots,
     streams,
     tokenize,
 )
@@ -81,7 +82,7 @@ log = logging.getLogger("hearth")
 _SERVED = (
     *routes_of(health, key_routes, perplexity),
     *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
-    *routes_of(props, llamacpp_models, adapters, streams),
+    *routes_of(props, slots, llamacpp_models, adapters, streams),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
     *routes_of(vector_stores, vector_store_files, files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import time
@@ -52,6 +53,7 @@ class Services:
     bodies: BodyBudget = field(default_factory=BodyBudget)
     streams: StreamSessions = field(default_factory=StreamSessions)
     websockets: set[OpenSocket] = field(default_factory=set)
+    slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     pid: int = field(default_factory=os.getpid)

@@ -95,6 +95,14 @@ class EngineThread(threading.Thread):
         """Embed inputs. request: see Engine.embed."""
         self._post(request.id, lambda engine: engine.embed(request, inputs, truncate))
 
+    def ask(self, id: str, question: Callable[[Engine], dict[str, Any]]) -> None:
+        """Send what question gives between two steps, as the reply to a request."""
+
+        def answer(engine: Engine) -> None:
+            self._sink.send({"op": "reply", "id": id, "result": question(engine)})
+
+        self._post(id, answer)
+
     def stats(self) -> WorkerStats:
         """The counters as they stand. From any thread, even while a step hangs."""
         assert self._engine is not None

@@ -30,6 +30,7 @@ from runner.worker.loader import ModelRuntime, load
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
 from runner.worker.sandbox import enter_sandbox
+from runner.worker.slot_transfer import SlotTransfer
 from runner.worker.speech.process import SpeechWorker
 from runner.worker.text_replies import TEXT_REPLIES, Frame
 
@@ -112,6 +113,7 @@ class Worker:
         self._frames = frames
         self._unconfined = tuple(unconfined)
         self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._slot = SlotTransfer()
         self._engine = EngineThread(self._load, frames)
         self._engine.start()
 
@@ -136,6 +138,10 @@ class Worker:
             self._engine.pause(id)
         elif op == "resume":
             self._engine.resume(id)
+        elif op == "slot" and frame["action"] in ("read", "write", "drop"):
+            self._reply(id, self._slot.move(frame))
+        elif op == "slot":
+            self._engine.ask(id, lambda engine: self._slot.act(engine, frame))
         elif op == "stats":
             self._reply(id, to_json(self._engine.stats()))
         else:

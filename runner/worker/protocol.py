@@ -30,6 +30,7 @@ Daemon to worker
                                            reply, a Recording
     synthesize id, request                 SynthesisRequest; answer: parts, each an AudioPiece, and
                                            reply, a Recording
+    slot      id, action, ...              answer: reply; see runner.worker.slot_transfer
     stats     id                           answer: reply, WorkerStats as an object
     shutdown                               finish nothing, exit 0
 

@@ -94,8 +94,10 @@ def seen(http: httpx.Client) -> set[str]:
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    home = tmp_path_factory.mktemp("office")
+    env = {"HEARTH_OFFLINE": "0", "HEARTH_SLOT_SAVE_PATH": str(home / "slots")}
     with (
-        running_daemon(tmp_path_factory.mktemp("office"), env={"HEARTH_OFFLINE": "0"}) as daemon,
+        running_daemon(home, env=env) as daemon,
         daemon.client() as first,
         client_of(daemon, make_key(first, "boss", "admin")) as boss,
         client_of(daemon, make_key(boss, "a")) as a,
@@ -204,6 +206,33 @@ def test_what_another_key_has_stored_is_as_if_it_were_not_there(
                                  ("conversations", "conversation"),
                                  ("vector_stores", "store"))}  # fmt: skip
     assert kinds == {200}
+
+
+def test_a_slot_is_saved_restored_and_erased_by_its_key_alone(office: Office) -> None:
+    def change(http: httpx.Client, action: str, name: str = "secret.bin") -> httpx.Response:
+        body = {"model": "ember", "filename": name}
+        return http.post(f"/slots/0?action={action}", json=body)
+
+    def computed(http: httpx.Client) -> int:
+        text = "A long and secret story, told to nobody but the one who asks"
+        body = {"model": "ember", "prompt": text, "n_predict": 2, "id_slot": 0}
+        return int(http.post("/completion", json=body).json()["timings"]["prompt_n"])
+
+    whole = computed(office.a)
+    assert change(office.a, "save").status_code == 200
+    for other in (office.b, office.boss):
+        assert "holds nothing" in change(other, "save").text
+        assert change(other, "erase").json()["n_erased"] == 0
+        unknown = change(other, "restore", "unknown").text.replace("unknown", "secret.bin")
+        assert change(other, "restore").text == unknown
+    (file,) = (office.daemon.home / "slots").rglob("secret.bin")
+    assert computed(office.b) == whole
+    assert change(office.b, "save", "own").status_code == 200
+    (own,) = (office.daemon.home / "slots").rglob("own")
+    own.write_bytes(file.read_bytes())  # by someone who has the folder, but not the secret
+    assert "another owner" in change(office.b, "restore", "own").text
+    assert computed(office.a) == 1
+    assert change(office.a, "restore").status_code == 200
 
 
 def test_only_admins_use_the_owners_mcp_servers_and_private_addresses(office: Office) -> None:

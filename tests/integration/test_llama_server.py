@@ -25,8 +25,9 @@ CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "te
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     """Of ember alone."""
-    settings = {"HEARTH_NUM_PARALLEL": "2"}
-    with running_daemon(tmp_path_factory.mktemp("home"), (), settings) as daemon:
+    home = tmp_path_factory.mktemp("home")
+    settings = {"HEARTH_NUM_PARALLEL": "2", "HEARTH_SLOT_SAVE_PATH": str(home / "slots")}
+    with running_daemon(home, (), settings) as daemon:
         yield daemon
 
 
@@ -311,10 +312,76 @@ def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> No
     assert not any(slot["is_processing"] for slot in slots)
 
 
-def test_slots_are_not_saved(ember: httpx.Client) -> None:
-    refused = ember.post("/slots/1?action=save", json={"filename": "a.bin"})
-    assert refused.status_code == 501
-    assert refused.json()["error"]["type"] == "not_supported_error"
+LAMP = "A lamp stood on the table beside a book of stories, and its light fell on the words"
+
+
+def told(http: httpx.Client, prompt: str, slot: int = 1) -> tuple[int, str]:
+    """How many tokens of the prompt were computed, and the answer."""
+    answer = post(http, "/completion", **{**NATIVE, "prompt": prompt, "id_slot": slot})
+    return int(answer["timings"]["prompt_n"]), answer["content"]
+
+
+def test_a_slot_outlives_its_worker(ember: httpx.Client) -> None:
+    """Saved, restored into another worker, found there by any slot, and erased."""
+    lamp = f"The old lamp. {LAMP * 25}"
+    whole, answer = told(ember, lamp)
+    saved = post(ember, "/slots/1?action=save", filename="lamp.bin")
+    assert saved["n_saved"] >= whole + 5  # the last token of the answer is not computed
+    assert saved["n_written"] > 1 << 20  # more than a piece
+    assert (saved["id_slot"], saved["filename"]) == (1, "lamp.bin")
+    post(ember, "/models/unload", model="ember")
+    restored = post(ember, "/slots/0?action=restore", filename="lamp.bin")
+    assert restored["n_restored"] == saved["n_saved"]
+    assert restored["n_read"] == saved["n_written"]
+    assert told(ember, lamp, slot=0) == (1, answer)
+    erased = ember.post("/slots/0?action=erase")
+    assert erased.json()["n_erased"] >= whole, erased.text
+    assert told(ember, lamp)[0] >= whole
+    assert post(ember, "/slots/1?action=erase")["n_erased"] >= whole
+    assert ember.post("/slots/1?action=save", json={"filename": "a"}).status_code == 400  # nothing
+
+
+@pytest.mark.parametrize("place", [0, 20, 200, -2000, -40, -1])
+def test_a_slot_file_that_was_changed_is_refused(
+    daemon: RunningDaemon, ember: httpx.Client, place: int
+) -> None:
+    file = daemon.home / "slots" / "changed.bin"
+    told(ember, LAMP)
+    post(ember, "/slots/1?action=save", filename=file.name)
+    assert file.stat().st_mode & 0o777 == 0o600
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    for wrong in (data, data[:place], b""):
+        file.write_bytes(wrong)
+        refused = ember.post("/slots/1?action=restore", json={"filename": file.name})
+        assert refused.status_code == 400
+        assert "damaged" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", "/etc/passwd", ".a", "", "a\0b", "a" * 201, None])
+def test_slot_files_have_names_and_no_paths(ember: httpx.Client, name: str | None) -> None:
+    told(ember, LAMP)
+    for action in ("save", "restore"):
+        refused = ember.post(f"/slots/1?action={action}", json={"filename": name})
+        assert refused.status_code == 400
+        assert "file" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/slots/x?action=erase", "/slots/999?action=erase", "/slots/1", "/slots/1?action=burn"],
+)
+def test_what_is_no_slot_or_no_action_is_refused(ember: httpx.Client, path: str) -> None:
+    assert ember.post(path, json={}).status_code == 400
+
+
+def test_links_and_unknown_files_are_no_slots(daemon: RunningDaemon, ember: httpx.Client) -> None:
+    told(ember, LAMP)
+    post(ember, "/slots/1?action=save", filename="real.bin")
+    (daemon.home / "slots" / "link.bin").symlink_to(daemon.home / "slots" / "real.bin")
+    for name in ("link.bin", "unknown.bin"):
+        refused = ember.post("/slots/1?action=restore", json={"filename": name})
+        assert refused.status_code == 400, refused.text
 
 
 def test_a_model_is_loaded_and_unloaded_by_name(ember: httpx.Client) -> None:
@@ -386,6 +453,10 @@ def test_several_models_must_be_told_apart(client: httpx.Client) -> None:
     assert refused.status_code == 400
     assert "HEARTH_DEFAULT_MODEL" in refused.json()["error"]["message"]
     assert client.get("/props").json()["role"] == "router"
+    body = {"model": "echo", "filename": "a"}  # this daemon has no folder for slots
+    refused = client.post("/slots/0?action=save", json=body)
+    assert refused.status_code == 501
+    assert "HEARTH_SLOT_SAVE_PATH" in refused.json()["error"]["message"]
 
 
 def test_the_daemon_listens_on_further_addresses(start_daemon: StartDaemon) -> None:

@@ -261,6 +261,9 @@ class LlamaCppBackend(Backend):
         saved.image_spans = self._positions.image_spans(sequence) if self._positions else ()
         return saved
 
+    def empty_state(self, size_bytes: int, tokens: int) -> LlamaCppSavedSequence:
+        return LlamaCppSavedSequence(size_bytes, tokens)
+
     def load(self, state: SavedState, sequence: int) -> None:
         self._check(sequence)
         if not isinstance(state, LlamaCppSavedSequence):

@@ -33,6 +33,10 @@ class LlamaCppSavedSequence:
                 f"not enough memory for a copy of {size_bytes} bytes: {error}"
             ) from error
 
+    def memory(self) -> memoryview:
+        """See WritableState."""
+        return memoryview(self._memory)
+
     def buffer(self) -> ctypes.Array[ctypes.c_uint8]:
         """The memory as C sees it."""
         return (ctypes.c_uint8 * self.size_bytes).from_buffer(self._memory)

@@ -156,6 +156,19 @@ class SlotState(TypedDict):
     is_processing: bool
 
 
+class SlotChange(TypedDict):
+    """What was done with a slot: tokens saved, restored or erased, and bytes of the file."""
+
+    id_slot: int
+    filename: NotRequired[str]
+    n_saved: NotRequired[int]
+    n_written: NotRequired[int]
+    n_restored: NotRequired[int]
+    n_read: NotRequired[int]
+    n_erased: NotRequired[int]
+    timings: NotRequired[dict[str, float]]
+
+
 class NativeEmbedding(TypedDict):
     """The vectors of an input: one, or one for each token."""
 

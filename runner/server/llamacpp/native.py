@@ -30,8 +30,9 @@ _SENT_BY_EDITORS = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms")
 
 
 class NativeFields(OpenAIGenerateFields):
-    """cache_prompt false: nothing is taken from earlier prompts. id_slot: all slots share one cache
-    here, so that every one finds what another has computed."""
+    """cache_prompt false: nothing is taken from earlier prompts. id_slot: the number under which
+    the prompt and its answer can be saved; all slots share one cache here, so that every one finds
+    what another has computed."""
 
     refused: ClassVar[Refusals] = {
         name: refusal for name, refusal in GENERATE_REFUSED.items() if name not in _SENT_BY_EDITORS
@@ -88,6 +89,7 @@ class NativeFields(OpenAIGenerateFields):
             return_tokens=True,
             context_shift=shift,
             cache_salt=self.cache_salt if self.cache_prompt else new_id("salt"),
+            slot=max(self.id_slot or 0, 0) if self.cache_prompt and not self.cache_salt else None,
         )
 
 

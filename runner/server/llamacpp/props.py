@@ -76,17 +76,6 @@ async def slots(http: HttpRequest) -> list[SlotState]:
     ]
 
 
-@route("POST", "/slots/{id}", scope="inference")
-async def change_slot(http: HttpRequest) -> None:
-    """Refused: the cache of a slot can be neither saved nor restored nor erased."""
-    raise HttpError(
-        501,
-        "not_supported",
-        f"slot {http.parameter('id')[:20]} cannot be saved, restored or erased: all slots share one"
-        " cache, which keeps and drops prefixes by itself; cache_prompt: false leaves it out",
-    )
-
-
 async def served_model(http: HttpRequest) -> ServedModel:
     """The model that ?model= names, that of the settings, or the only one. Raises as finding a
     model does, InvalidRequest where none is meant."""
