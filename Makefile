@@ -4,6 +4,8 @@ STAMP := .venv/hearth-install.txt
 KERNELS := .venv/lib/hearth/built.txt
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# One more than there are cores: tests wait for processes that start and end, and for the disk.
+TEST_PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: dev check test slow bench run ember ember-eval clean
 
@@ -49,7 +51,7 @@ messages: dev
 # A file's tests stay together: they share daemons and what they have built. tests/conftest.py has
 # the long files first; xdist itself would begin with those of the most tests.
 test: dev
-	$(PYTHON_BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile \
+	$(PYTHON_BIN)/pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
 slow: dev
