@@ -35,6 +35,7 @@ class StreamSession:
         self.head: Message | None = None  # None: the answer has not begun
         self.dropped_bytes = 0  # from its beginning
         self.producer: asyncio.Task[None] | None = None
+        self.expiry: asyncio.TimerHandle | None = None  # once it has ended
         self._buffer = bytearray()
         self._changed = asyncio.Event()
 
@@ -138,8 +139,9 @@ class StreamSessions:
             session.end()
             if session.head is None or session.head["status"] != 200:
                 self._forget(key, session)
-            else:
-                asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, session)
+            elif self._sessions.get(key) is session:
+                loop = asyncio.get_running_loop()
+                session.expiry = loop.call_later(KEPT_S, self._forget, key, session)
 
     def _make_room(self, key: Key) -> None:
         """Raises HttpError 429 when nothing that has ended can go."""
@@ -155,9 +157,13 @@ class StreamSessions:
 
     def _remove(self, key: Key) -> None:
         session = self._sessions.pop(key, None)
-        if session is not None and session.producer is not None:
+        if session is None:
+            return
+        if session.producer is not None:
             session.producer.cancel()
             session.end()
+        if session.expiry is not None:
+            session.expiry.cancel()  # it would keep the answer until then
 
     def _forget(self, key: Key, session: StreamSession) -> None:
         if self._sessions.get(key) is session:

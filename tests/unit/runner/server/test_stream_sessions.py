@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -54,6 +56,25 @@ async def test_an_answer_is_read_again_from_any_byte() -> None:
     assert await whole(sessions, "a", 4) == b"two three"
     assert await whole(sessions, "a", 13) == b""
     assert session.completed_at is not None
+
+
+@pytest.mark.parametrize("runs", [False, True])
+async def test_nothing_of_an_answer_stays_once_another_has_its_place(runs: bool) -> None:
+    sessions = StreamSessions()
+    first = sessions.open("a", endless([]) if runs else saying(b"x"))
+    await first.begun()
+    producer = first.producer
+    assert producer is not None
+    if not runs:
+        await producer
+    kept = weakref.ref(first)
+    del first
+    second = sessions.open("a", saying(b"y"))
+    assert second.producer is not None
+    await asyncio.wait({producer, second.producer})
+    del producer
+    gc.collect()
+    assert kept() is None
 
 
 async def test_a_reader_gets_what_comes_while_it_reads() -> None:
