@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from runner.errors import InvalidRequest, Unsupported
@@ -13,6 +12,7 @@ from runner.server.images import (
     join_parts,
     without_placeholders,
 )
+from runner.server.openai.call_arguments import read_arguments
 from runner.server.openai.wire import ContentPart, OpenAIChatMessage, OpenAIMessageFields
 from runner.types import Image, Message, ToolCall
 
@@ -75,11 +75,7 @@ def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
 
 
 def _check_arguments(call: ToolCall, where: str) -> None:
-    try:
-        value = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
+    if read_arguments(call.arguments) is None:
         raise InvalidRequest(
             f"{where}: the arguments of tool call {call.name!r} are not a JSON object",
             param=where,

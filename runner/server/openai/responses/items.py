@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.ids import new_id
 from runner.server.images import join_parts, without_placeholders
+from runner.server.openai.call_arguments import read_arguments
 from runner.server.openai.responses import image_store, mcp_items
 from runner.server.openai.responses import images as pictures
 from runner.server.openai.responses.compaction_item import without_compacted
@@ -144,11 +144,7 @@ def _call(item: ResponseItem, where: str) -> ToolCall:
     name = mcp_items.function_name(item.namespace, item.name) if item.namespace else item.name
     if item.type == "custom_tool_call":
         return ToolCall(item.call_id, name, arguments_of_text(item.input or ""))
-    try:
-        value = json.loads(item.arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
+    if read_arguments(item.arguments or "") is None:
         raise InvalidRequest(f"{where}.arguments: not a JSON object", param=f"{where}.arguments")
     return ToolCall(item.call_id, name, item.arguments or "{}")
 

@@ -4,7 +4,6 @@ of those that it was asked about. Items come from clients too: nothing in them i
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from runner.errors import InvalidRequest
 from runner.mcp.wire import McpTool
 from runner.server.ids import new_id
+from runner.server.openai.call_arguments import read_arguments
 from runner.types import ToolCall
 
 CALL: Final = "mcp_call"
@@ -120,10 +120,8 @@ def call_of(item: Item, where: str) -> ToolCall:
 
 def sound_arguments(given: Any) -> str:
     """The arguments of a call as templates can read them: none where they are no JSON object."""
-    try:
-        return given if isinstance(json.loads(given), dict) else "{}"
-    except (ValueError, TypeError, RecursionError):
-        return "{}"
+    is_sound = isinstance(given, str) and given and read_arguments(given) is not None
+    return given if is_sound else "{}"
 
 
 def served(item: Item, where: str, requests: Mapping[str, Item]) -> tuple[ToolCall, str] | None:

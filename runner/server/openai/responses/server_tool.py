@@ -3,11 +3,11 @@ builder of the response and the tool know of one another."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from runner.server.openai.call_arguments import read_arguments
 from runner.server.openai.responses.result_room import ResultRoom
 
 
@@ -25,11 +25,7 @@ class ServerCall:
     @property
     def given(self) -> dict[str, Any] | None:
         """The arguments; None when they are no JSON object."""
-        try:
-            value = json.loads(self.arguments or "{}")
-        except (ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None
+        return read_arguments(self.arguments)
 
 
 class ServerTool(Protocol):
