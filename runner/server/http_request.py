@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from runner.errors import InvalidRequest
 from runner.server.body_budget import BodyMemory
 from runner.server.body_pace import MAX_BODY_S, MAX_UPLOAD_S, BodyPace
 from runner.server.request_body import (
@@ -101,12 +102,15 @@ class HttpRequest:
             if message.get("body"):
                 yield message["body"]
 
-    async def body(self) -> bytearray:
-        """The whole body. Raises HttpError 413, 408 and 503, InvalidRequest, ClientDisconnected."""
+    async def body(self, max_bytes: int | None = None) -> bytearray:
+        """The whole body, of at most max_bytes where less may be sent than the path takes. Raises
+        HttpError 413, 408 and 503, InvalidRequest, ClientDisconnected."""
         self._memory = BodyMemory(self.services.bodies)
         reader = BodyReader(self.scope["path"], self._memory)
         async for chunk in self.chunks(MAX_BODY_S):
             reader.add(chunk)
+            if max_bytes is not None and len(reader.body) > max_bytes:
+                raise InvalidRequest(f"the body has more than {max_bytes} bytes")
         return reader.body
 
     async def read(self, model: type[WireT], complete: Completion | None = None) -> WireT:

@@ -44,9 +44,7 @@ async def scale_adapters(http: HttpRequest) -> Success:
     """Set the scales of a model's adapters, those not in the list to 0, for all requests without
     lora; [] makes them as PARAMETER lora_scale has them. Until the daemon stops."""
     served = await served_model(http)
-    body = await http.body()
-    if len(body) > MAX_LIST_BYTES:
-        raise InvalidRequest(f"the body has {len(body)} bytes; at most {MAX_LIST_BYTES} are read")
+    body = await http.body(MAX_LIST_BYTES)
     try:
         given = scales_of(validate({"lora": from_json(bytes(body))}, _Scales).lora)
     except ValueError as error:

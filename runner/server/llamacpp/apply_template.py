@@ -20,7 +20,7 @@ from runner.server.images import MAX_IMAGES, images_of, require_vision
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import ApplyTemplateResponse
 from runner.server.openai.conversation import message_of
-from runner.server.openai.wire import (
+from runner.server.openai.message_wire import (
     ContentPart,
     OpenAICalledFunction,
     OpenAIMessageFields,

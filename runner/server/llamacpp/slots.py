@@ -59,9 +59,7 @@ async def change_slot(http: HttpRequest) -> SlotChange:
     if re.fullmatch("[0-9]{1,4}", text) is None:
         raise InvalidRequest(f"{text[:20]!r} is not the number of a slot", param="id")
     services, action, number = http.services, query_params(query).get("action"), int(text)
-    sent = await http.body()
-    if len(sent) > MAX_BODY_BYTES:
-        raise InvalidRequest(f"the body has {len(sent)} bytes; at most {MAX_BODY_BYTES} are read")
+    sent = await http.body(MAX_BODY_BYTES)
     complete = partial(complete_model, services, http.scope["path"], query)
     body = validate(parse_object(sent or b"{}"), SlotRequest, complete)
     if action not in ("save", "restore", "erase"):

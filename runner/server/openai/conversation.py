@@ -13,7 +13,7 @@ from runner.server.images import (
     without_placeholders,
 )
 from runner.server.openai.call_arguments import read_arguments
-from runner.server.openai.wire import ContentPart, OpenAIChatMessage, OpenAIMessageFields
+from runner.server.openai.message_wire import ContentPart, OpenAIChatMessage, OpenAIMessageFields
 from runner.types import Image, Message, ToolCall
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.errors import InvalidRequest
 from runner.library.files import read_small
 from runner.server.images import MAX_IMAGES_BYTES
-from runner.server.openai.wire import OpenAIChatMessage, OpenAIImageUrl
+from runner.server.openai.message_wire import OpenAIChatMessage, OpenAIImageUrl
 
 _SCHEME = "file://"
 

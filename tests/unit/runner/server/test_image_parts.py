@@ -17,10 +17,10 @@ from runner.server.ollama.wire import OllamaChatMessage as OllamaMessage
 from runner.server.openai.conversation import messages_of as of_openai
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import TABLES, FileStore, StoredFile
+from runner.server.openai.message_wire import OpenAIChatMessage
 from runner.server.openai.responses import items
 from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.wire import ResponseItem
-from runner.server.openai.wire import OpenAIChatMessage
 from runner.types import IMAGE_PLACEHOLDER as MARK
 from runner.types import Image, Message, ToolCall
 

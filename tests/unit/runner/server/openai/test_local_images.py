@@ -10,7 +10,7 @@ import pytest
 from runner.errors import InvalidRequest
 from runner.server.openai import local_images
 from runner.server.openai.local_images import read_local_images
-from runner.server.openai.wire import OpenAIChatMessage
+from runner.server.openai.message_wire import OpenAIChatMessage
 
 PICTURE = b"\x89PNG\r\n\x1a\nrest"
 
