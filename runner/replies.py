@@ -105,6 +105,7 @@ class OllamaTimings(TypedDict):
     tokens_dropped: NotRequired[int]
     shifted_tokens: NotRequired[int]
     num_ctx: NotRequired[int]
+    normalized: NotRequired[list[str]]
     prompt_progress: NotRequired[PromptProgressReply]
     logprobs: NotRequired[list[dict[str, Any]]]
 

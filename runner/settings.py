@@ -235,6 +235,12 @@ class Settings:
         "1: answers of llama-server's paths continue when the context is full, by dropping its "
         "oldest tokens",
     )
+    agent_rules: bool = _setting(
+        _flag,
+        True,
+        "0: keep in prompts what coding agents are known to change with every request; each prompt "
+        "is computed anew then",
+    )
     max_queue: int = _setting(_count, 512, "maximum number of waiting requests", "OLLAMA_MAX_QUEUE")
     rate_limit: int | None = _setting(
         _optional_count,

@@ -247,6 +247,7 @@ class GenerateRequest:
     public_tokens: int = 0  # of the prompt, which requests of any salt may have
     form: EmbeddingForm = OWN_FORM  # of vectors, where nothing is generated
     adapter_scales: Mapping[int, float] | None = None  # by number, others 0; None: as loaded
+    normalized: tuple[str, ...] = ()  # names of the rules of runner.chat.agent_rules applied to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ class Usage:
     decode_s: float
     drafted_tokens: int = 0  # proposed before they were computed
     confirmed_tokens: int = 0  # of them
+    normalized: tuple[str, ...] = ()  # as the request has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ class Sequence:
         "limit",
         "matcher",
         "max_tokens",
+        "normalized",
         "params",
         "priority",
         "prompt_length",
@@ -129,6 +130,7 @@ class Sequence:
         self.client = request.client
         self.salt = request.cache_salt
         self.public = request.public_tokens
+        self.normalized = request.normalized
         self.adapters: tuple[float, ...] = ()  # the scales of all, set before the first step
         self.return_tokens = request.return_tokens
         self.stream_tokens = request.stream_tokens
@@ -346,6 +348,7 @@ class Sequence:
             decode_s=now_s - first_s,
             drafted_tokens=self.drafted,
             confirmed_tokens=self.confirmed,
+            normalized=self.normalized,
         )
 
 

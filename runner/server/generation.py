@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.chat.agent_rules import with_agent_rules
 from runner.chat.conversation import SYSTEM_ROLES, with_bundle_turns
 from runner.chat.output import OutputParser, output_parser, special_tokens_of
 from runner.chat.reasoning import special_tokens_of_reasoning
@@ -128,7 +129,7 @@ async def prepare(
     async with services.models.lease(first.model, first.options, first.keep_alive_s) as lease:
         tell_notes(lease)
         await take_turn()
-        sequences = _sequences(lease, requests, n)
+        sequences = _sequences(lease, [by_rules(services, each) for each in requests], n)
         await take_turn()
         yield Generation(lease, sequences)
 
@@ -141,11 +142,17 @@ async def count_tokens(http: HttpRequest, request: GenerateRequest) -> int:
         http.cancelled_on_disconnect(),
         services.models.lease(request.model, request.options, request.keep_alive_s) as lease,
     ):
-        return await lease.worker.count(complete_prompt(lease, request))
+        return await lease.worker.count(complete_prompt(lease, by_rules(services, request)))
+
+
+def by_rules(services: Services, request: GenerateRequest) -> GenerateRequest:
+    """request as the rules for agents' prompts have it, unless they are switched off."""
+    return with_agent_rules(request) if services.settings.agent_rules else request
 
 
 def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
-    """request with all that its prompt is rendered from. Raises InvalidRequest, Unsupported."""
+    """request, by_rules, with all that its prompt is rendered from. Raises InvalidRequest,
+    Unsupported."""
     if request.infill is not None:
         return _with_infill(lease, request, request.infill)
     if request.messages is None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 
 class AnthropicUsage(TypedDict):
-    """The tokens of a request."""
+    """The tokens of a request. normalized: the rules that changed its prompt, if any did."""
 
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     server_tool_use: None
+    normalized: NotRequired[list[str]]
 
 
 class MessageUsage(AnthropicUsage):

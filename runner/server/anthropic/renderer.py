@@ -179,13 +179,16 @@ def _usage(finish: Finish | None) -> AnthropicUsage:
             "server_tool_use": None,
         }
     usage = finish.usage
-    return {
+    told: AnthropicUsage = {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
         "server_tool_use": None,
     }
+    if usage.normalized:
+        told["normalized"] = list(usage.normalized)
+    return told
 
 
 def _message_usage(usage: AnthropicUsage) -> MessageUsage:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from runner.models.options import check_options
-from runner.server.generation import complete_prompt
+from runner.server.generation import by_rules, complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import MAX_IMAGES, images_of, require_vision
 from runner.server.leases import leased
@@ -93,7 +93,8 @@ async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> Apply
         template_options=_template_options(body),
     )
     async with leased(http, body.model, body.keep_alive, options) as lease:
-        return {"prompt": await lease.worker.render(complete_prompt(lease, request))}
+        completed = complete_prompt(lease, by_rules(http.services, request))
+        return {"prompt": await lease.worker.render(completed)}
 
 
 def _template_options(body: ApplyTemplateRequest) -> dict[str, Any]:

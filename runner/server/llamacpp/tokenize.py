@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from runner.errors import InvalidRequest
-from runner.server.generation import complete_prompt
+from runner.server.generation import by_rules, complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
 from runner.server.json_bounds import MAX_VALUES
@@ -88,7 +88,8 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
     async with leased(http, body.model, body.keep_alive) as lease:
         worker = lease.worker
         if body.messages is not None:
-            tokens = await worker.encode(complete_prompt(lease, request))
+            completed = complete_prompt(lease, by_rules(http.services, request))
+            tokens = await worker.encode(completed)
         else:
             tokens = await worker.tokenize(str(given[0]), add_special=body.special)
         answer: TokenizeResponse = {

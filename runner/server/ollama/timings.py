@@ -23,7 +23,8 @@ def timings(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
     own are cached_count: how much of it was not computed; limit: what ended an answer of the reason
     length; messages_dropped: how many of the oldest messages of a conversation too long were left
     out, tokens_dropped: how many tokens of the prompt beside them, truncated: either;
-    shifted_tokens: how many left the context for the answer to go on."""
+    shifted_tokens: how many left the context for the answer to go on; normalized: the rules that
+    changed the prompt."""
     usage = finish.usage
     own = {
         "limit": finish.limit,
@@ -31,6 +32,7 @@ def timings(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
         "messages_dropped": finish.messages_dropped,
         "tokens_dropped": finish.tokens_dropped,
         "shifted_tokens": finish.shifted_tokens,
+        "normalized": usage.normalized,
     }
     return {
         "total_duration": nanoseconds(total_s),

@@ -12,13 +12,14 @@ PromptLogprobs = list[dict[str, Any] | None]
 
 
 class CompletionUsage(TypedDict):
-    """The tokens of a request."""
+    """The tokens of a request. normalized: the rules that changed its prompt, if any did."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: dict[str, int]
     completion_tokens_details: NotRequired[dict[str, int]]
+    normalized: NotRequired[list[str]]
 
 
 class ChatToolCall(TypedDict):

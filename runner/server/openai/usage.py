@@ -23,6 +23,8 @@ def usage_of(
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
     }
+    if names := [name for usage in used[:1] for name in usage.normalized]:
+        answer["normalized"] = names
     if reasoning_tokens is not None:
         answer["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
     return answer

@@ -17,15 +17,19 @@ def usage_of(finish: Finish, reasoning_tokens: int) -> dict[str, Any]:
         "output_tokens": used.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": used.prompt_tokens + used.completion_tokens,
+        **({"normalized": list(used.normalized)} if used.normalized else {}),
     }
 
 
 def sum_of(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of several generations, at least one."""
+    """Of several generations for one request, at least one. The same rules apply to all of them."""
     first, *more = usages
     for each in more:
-        first = {
-            name: sum_of([value, each[name]]) if isinstance(value, dict) else value + each[name]
-            for name, value in first.items()
-        }
+        first = {name: _sum(value, each.get(name)) for name, value in first.items()}
     return first
+
+
+def _sum(value: Any, more: Any) -> Any:
+    if isinstance(value, list):
+        return value
+    return sum_of([value, more]) if isinstance(value, dict) else value + more
