@@ -6,38 +6,63 @@ Knows where a compiled library lies and for which processors it is; build.py mak
 
 from __future__ import annotations
 
+import platform
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# What a processor must have, in /proc/cpuinfo's words, and the flags for it, best first. Not
-# -march=native: the library may still be there when the machine is another.
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a processor must have: platform.machine(), and features in /proc/cpuinfo's words.
+    compiler_flags let a compiler use them; not -march=native: the library may still be there when
+    the machine is another."""
+
+    machine: str
+    features: tuple[str, ...]
+    compiler_flags: tuple[str, ...]
+
+
+def _x86(*features: str) -> Level:
+    return Level("x86_64", features, tuple(f"-m{name.replace('_', '')}" for name in features))
+
+
 _AVX2 = ("avx2", "fma", "bmi2", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
-LEVELS: dict[str, tuple[str, ...]] = {
-    "avx512bf16": (*_AVX512, "avx512_bf16"),
-    "avx512": _AVX512,
-    "avxvnni": (*_AVX2, "avx_vnni"),
-    "avx2": _AVX2,
+# Best first, of each machine
+LEVELS = {
+    "avx512bf16": _x86(*_AVX512, "avx512_bf16"),
+    "avx512": _x86(*_AVX512),
+    "avxvnni": _x86(*_AVX2, "avx_vnni"),
+    "avx2": _x86(*_AVX2),
+    "i8mm": Level("aarch64", ("asimddp", "i8mm"), ("-march=armv8.2-a+dotprod+i8mm",)),
+    "dotprod": Level("aarch64", ("asimddp",), ("-march=armv8.2-a+dotprod",)),
+    "neon": Level("aarch64", ("asimd",), ("-march=armv8-a",)),
 }
 FOLDER = Path(sys.prefix) / "lib" / "hearth"
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def compiler_flags(level: str) -> list[str]:
-    """What lets a compiler use the instructions of a level."""
-    return [f"-m{name.replace('_', '')}" for name in LEVELS[level]]
+def levels() -> list[str]:
+    """Those of LEVELS that this processor has, best first; none where it is not Linux."""
+    try:
+        lines = _CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    features = next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])
+    machine = platform.machine()
+    return [
+        name
+        for name, level in LEVELS.items()
+        if level.machine == machine and set(features).issuperset(level.features)
+    ]
 
 
 @cache
 def level() -> str | None:
-    """The best of LEVELS that this processor has; None: none of them, or not Linux."""
-    try:
-        lines = _CPUINFO.read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    return next((name for name, needed in LEVELS.items() if flags.issuperset(needed)), None)
+    """The best of levels(); None: there is none."""
+    return next(iter(levels()), None)
 
 
 def library_path(name: str) -> Path | None:

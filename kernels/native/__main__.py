@@ -2,7 +2,7 @@
 
 Prints the outcome, a line for each library. The exit status is 0 even without one: hearth works
 without them. `--remove` removes them. `--strict` compiles nothing but tells what the compiler warns
-of, for every level of processor; its exit status is 1 then.
+of, for every level of this kind of processor; its exit status is 1 then.
 """
 
 from __future__ import annotations

@@ -96,13 +96,12 @@ const char *vector_address(const hearth_vectors &from, int64_t head, int32_t cel
 // Fetches `count` numbers of a cell's vector. Those of a head lie far apart, which the processor
 // does not foresee.
 template <class Row>
-void prefetch(const hearth_vectors &from, int64_t head, int32_t cell, int64_t first,
-              int64_t count) {
+void prefetch_vector(const hearth_vectors &from, int64_t head, int32_t cell, int64_t first,
+                     int64_t count) {
     if (cell < 0) return;
     const char *vector = vector_address(from, head, cell);
     const char *end = Row::address(vector, first + count);
-    for (const char *p = Row::address(vector, first); p < end; p += 64)
-        _mm_prefetch(p, _MM_HINT_T0);
+    for (const char *p = Row::address(vector, first); p < end; p += 64) prefetch(p);
 }
 
 // The keys of TILE_CELLS cells as floats, zeros for those that are none.
@@ -110,7 +109,7 @@ template <class Row>
 void load_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
     const int64_t count = a.k.head_dim;
     for (int c = 0; c < TILE_CELLS; c++, to += count) {
-        prefetch<Row>(a.k, head, cells[c + PREFETCH_CELLS], 0, count);
+        prefetch_vector<Row>(a.k, head, cells[c + PREFETCH_CELLS], 0, count);
         if (cells[c] < 0) {
             std::memset(to, 0, count * sizeof(float));
             continue;
@@ -128,7 +127,7 @@ uint32_t load_values(const hearth_attention_args &a, int64_t head, const int32_t
     const float limit = max_fixed_point(a);
     uint32_t large = 0;
     for (int c = 0; c < VALUE_CELLS; c++, to += count) {
-        prefetch<Row>(a.v, head, cells[c + PREFETCH_CELLS], first, count);
+        prefetch_vector<Row>(a.v, head, cells[c + PREFETCH_CELLS], first, count);
         if (cells[c] < 0) {
             std::memset(to, 0, count * sizeof(double));
             continue;
@@ -174,8 +173,7 @@ void multiply_keys(const ThreadScratch &s, const Scores &to, const VisibleCells:
             }
         }
         for (int i = 0; i < R; i++)
-            _mm_storeu_ps(to.row(tile, r + i) + c,
-                          reduce_add4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]));
+            reduce_add4(acc[i][0], acc[i][1], acc[i][2], acc[i][3], to.row(tile, r + i) + c);
     }
 }
 
@@ -198,7 +196,7 @@ void load_mask(const hearth_attention_args &a, int64_t row, const int32_t *cells
         return;
     }
     for (int c = 0; c < TILE_CELLS; c++)
-        to[c] = cells[c] < 0 ? -INFINITY : m != nullptr ? _cvtsh_ss(m[cells[c]]) : 0.0f;
+        to[c] = cells[c] < 0 ? -INFINITY : m != nullptr ? f16_to_f32(m[cells[c]]) : 0.0f;
 }
 
 // Applies softcap and mask to a row's products with a tile, in place. The largest of them and of

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -20,7 +21,8 @@ from pathlib import Path
 from kernels import native
 
 SOURCES = Path(__file__).parent
-_LANGUAGE_FLAGS = ("-std=c++17", "-fopenmp", "-fwrapv")
+# Products and sums are fused where the sources say so: the same bits at every level
+LANGUAGE_FLAGS = ("-std=c++17", "-fopenmp", "-fwrapv", "-ffp-contract=off")
 _BUILD_FLAGS = ("-O3", "-shared", "-fPIC", "-w")
 # Of developers' checks only: a user's build must not fail on what a newer compiler warns of
 _STRICT_FLAGS = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror")
@@ -51,7 +53,7 @@ def build(recipe: Recipe) -> Path:
     computes wrong results takes it away."""
     level = native.level()
     if level is None:
-        raise CompileError("this processor has no AVX2")
+        raise CompileError("no kernels for this processor: neither x86 with AVX2 nor 64-bit ARM")
     compiler = _require_compiler()
     native.FOLDER.mkdir(parents=True, exist_ok=True)
     target = native.FOLDER / f"{recipe.name}-{level}.so"
@@ -71,8 +73,9 @@ def build(recipe: Recipe) -> Path:
 
 def check_warnings(recipe: Recipe) -> None:
     """Raises CompileError, with the compiler's words, where it warns of something in a library's
-    sources at one of the levels. Needs no processor that has the level; leaves nothing."""
-    for level in native.LEVELS:
+    sources at one of this machine's levels, which the processor need not have. Leaves nothing."""
+    machine = platform.machine()
+    for level in (name for name, each in native.LEVELS.items() if each.machine == machine):
         command = [*_require_compiler(), *_STRICT_FLAGS, *_flags(recipe, level), *_sources(recipe)]
         _compile(command)
 
@@ -85,7 +88,7 @@ def _require_compiler() -> list[str]:
 
 
 def _flags(recipe: Recipe, level: str) -> list[str]:
-    flags = [*_LANGUAGE_FLAGS, *native.compiler_flags(level)]
+    flags = [*LANGUAGE_FLAGS, *native.LEVELS[level].compiler_flags]
     flags += [f"-isystem{folder}" for folder in recipe.include]
     return flags + [f"-D{text}" for text in recipe.define]
 

@@ -48,7 +48,7 @@ void store_as(int type, char *to, const float *values, int64_t count) {
     else if (type == TYPE_BF16)
         store_bf16((uint16_t *)to, values, count);
     else
-        for (int64_t i = 0; i < count; i++) ((uint16_t *)to)[i] = _cvtss_sh(values[i], 0);
+        for (int64_t i = 0; i < count; i++) ((uint16_t *)to)[i] = f32_to_f16(values[i]);
 }
 
 int64_t bytes_of(int type) { return type == TYPE_F32 ? 4 : 2; }
@@ -61,7 +61,7 @@ void rms_norm(const float *x, const float *weight, int64_t width, float epsilon,
         const vec_f32 v = load(x + i);
         squares = fma(v, v, squares);
     }
-    float sum = _mm_cvtss_f32(reduce_add4(squares, zero_f32(), zero_f32(), zero_f32()));
+    float sum = reduce_add(squares);
     for (; i < width; i++) sum += x[i] * x[i];
     const float inverse = 1.0f / std::sqrt(sum / (float)width + epsilon);
     for (i = 0; i < width; i++) out[i] = x[i] * inverse * weight[i];

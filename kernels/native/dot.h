@@ -103,8 +103,7 @@ inline void store_bf16(uint16_t *to, const float *from, int64_t count) {
 
 template <int C>
 inline void store_sums(float (*out)[DOT_ROWS], const vec_f32 (*acc)[DOT_ROWS]) {
-    for (int c = 0; c < C; c++)
-        _mm_storeu_ps(out[c], reduce_add4(acc[c][0], acc[c][1], acc[c][2], acc[c][3]));
+    for (int c = 0; c < C; c++) reduce_add4(acc[c][0], acc[c][1], acc[c][2], acc[c][3], out[c]);
 }
 
 // out [C][DOT_ROWS] = C columns, x_bytes apart, by DOT_ROWS rows of k weights, row after row as
@@ -124,7 +123,7 @@ inline void dot_row_by_row(const char *const *rows, const char *x, int64_t x_byt
             for (int u = 0; u < UNROLL; u++) {
                 const int64_t at = i + u * Dot::STEP;
                 const typename Dot::Register w = Dot::weights(rows[r], at);
-                _mm_prefetch(Dot::address(rows[r], at) + PREFETCH_BYTES, _MM_HINT_T0);
+                prefetch(Dot::address(rows[r], at) + PREFETCH_BYTES);
                 for (int c = 0; c < C; c++)
                     acc[c][u] = Dot::accumulate(acc[c][u], w, Dot::inputs(x + c * x_bytes, at));
             }
@@ -157,7 +156,7 @@ inline void dot_tile(const char *const *rows, int64_t prefetch_bytes, const char
         for (int c = 0; c < C; c++) column[c] = Dot::inputs(x + c * x_bytes, i);
         for (int r = 0; r < DOT_ROWS; r++) {
             const typename Dot::Register w = Dot::weights(rows[r], i);
-            _mm_prefetch(Dot::address(rows[r], i) + prefetch_bytes, _MM_HINT_T0);
+            prefetch(Dot::address(rows[r], i) + prefetch_bytes);
             for (int c = 0; c < C; c++) acc[c][r] = Dot::accumulate(acc[c][r], w, column[c]);
         }
     }

@@ -10,8 +10,6 @@
 // A format is a struct here with its number in types.h, and a name in BlockFormats at the end.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
 #include <cstring>
 
@@ -21,21 +19,6 @@
 namespace hearth {
 
 using Rows = const uint8_t *const[LANES];
-
-// The 16-bit floats at an offset in every row.
-inline vec_f32 gather_f16(Rows rows, int offset) {
-    // inserted one by one: written to memory, they would have to arrive there before they are read
-    const auto at = [&](int r) { return read<short>(rows[r] + offset); };
-    const auto eight = [&](int r) {
-        return _mm_setr_epi16(at(r), at(r + 1), at(r + 2), at(r + 3), at(r + 4), at(r + 5),
-                              at(r + 6), at(r + 7));
-    };
-#if defined(HEARTH_AVX512)
-    return _mm512_cvtph_ps(_mm256_set_m128i(eight(8), eight(0)));
-#else
-    return _mm256_cvtph_ps(eight(0));
-#endif
-}
 
 // The 32-bit words at an offset in every row.
 inline vec_int gather_u32(Rows rows, int offset) {
@@ -47,11 +30,8 @@ inline vec_int gather_u32(Rows rows, int offset) {
 // out [4]: bytes 4j to 4j + 3 of the 16 at an offset in every row, shifted down by SHIFT bytes.
 template <int SHIFT = 0>
 inline void transpose_16_bytes(Rows rows, int offset, vec_int *out) {
-    __m256i bytes[LANES];
-    for (int r = 0; r < LANES; r++) {
-        const __m128i v = _mm_loadu_si128((const __m128i *)(rows[r] + offset));
-        bytes[r] = _mm256_zextsi128_si256(_mm_srli_si128(v, SHIFT));
-    }
+    bytes_32 bytes[LANES];
+    for (int r = 0; r < LANES; r++) bytes[r] = load_16_bytes<SHIFT>(rows[r] + offset);
     vec_int transposed[8];
     transpose(bytes, transposed);
     for (int j = 0; j < 4; j++) out[j] = transposed[j];
@@ -59,9 +39,8 @@ inline void transpose_16_bytes(Rows rows, int offset, vec_int *out) {
 
 // out [8]: bytes 4j to 4j + 3 of the 32 at an offset in every row.
 inline void transpose_32_bytes(Rows rows, int offset, vec_int *out) {
-    __m256i bytes[LANES];
-    for (int r = 0; r < LANES; r++)
-        bytes[r] = _mm256_loadu_si256((const __m256i *)(rows[r] + offset));
+    bytes_32 bytes[LANES];
+    for (int r = 0; r < LANES; r++) bytes[r] = load_32_bytes(rows[r] + offset);
     transpose(bytes, out);
 }
 
@@ -121,15 +100,9 @@ struct SignedBytes : WithScale {
 struct Q8_0 : SignedBytes {
     static constexpr int TYPE = TYPE_Q8_0, BLOCK_BYTES = 34;
     static void values(Rows rows, uint8_t *out) {
-        const __m256i zero_point = _mm256_set1_epi8((char)SIGNED_ZERO_POINT);
-        __m256i bytes[LANES];
-        for (int r = 0; r < LANES; r++) {
-            const __m256i v = _mm256_loadu_si256((const __m256i *)(rows[r] + 2));
-            bytes[r] = _mm256_xor_si256(v, zero_point);
-        }
         vec_int v[8];
-        transpose(bytes, v);
-        for (int j = 0; j < 8; j++) store_values(out, j, v[j]);
+        transpose_32_bytes(rows, 2, v);
+        for (int j = 0; j < 8; j++) store_values(out, j, add_zero_point(v[j]));
     }
 };
 

@@ -145,13 +145,13 @@ void pack_panel(Panel &panel, const hearth_matrix &m, int64_t row, int64_t first
                                     width, panel.converted[r]);
         int32_t *out = panel.packed + side * LANES;
         for (int64_t s = 0; s * 32 < bytes; s++) {
-            __m256i taken[LANES];
+            bytes_32 taken[LANES];
             char rest[32] = {};
             for (int r = 0; r < LANES; r++) {
                 const char *at = rows[r] + 32 * s;
-                if (s % 2 == 0 && direct) _mm_prefetch(at + prefetch_bytes, _MM_HINT_T0);
+                if (s % 2 == 0 && direct) prefetch(at + prefetch_bytes);
                 if (s == whole_steps) std::memcpy(rest, at, (size_t)(bytes - 32 * s));
-                taken[r] = read<__m256i>(s == whole_steps ? rest : at);
+                taken[r] = load_32_bytes(s == whole_steps ? rest : at);
             }
             vec_int transposed[8];
             transpose(taken, transposed);

@@ -59,38 +59,11 @@ struct TileLayout {
 template <class F>
 void quantize_column(const float *x, int64_t k, const ColumnTile &tile, int c) {
     for (int64_t g = 0; g < k / 32; g++, x += 32) {
-        __m256 v[4];
-        __m256 max_abs = _mm256_setzero_ps(), unordered = max_abs;
-        for (int i = 0; i < 4; i++) {
-            v[i] = _mm256_loadu_ps(x + 8 * i);
-            unordered = _mm256_or_ps(unordered, _mm256_cmp_ps(v[i], v[i], _CMP_UNORD_Q));
-            max_abs = _mm256_max_ps(max_abs, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
-        }
-        __m128 m = _mm_max_ps(_mm256_castps256_ps128(max_abs), _mm256_extractf128_ps(max_abs, 1));
-        m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-        m = _mm_max_ss(m, _mm_movehdup_ps(m));
-        const float largest = _mm_cvtss_f32(m);
-        // a byte cannot be NaN, the scale can: it must not vanish here
-        const float scale = _mm256_movemask_ps(unordered) ? NAN : largest / 127.0f;
-        const __m256 inverse = _mm256_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
-        __m256i q[4];
-        for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-        const __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-        // packing works within halves of a register: put the fours back in order
-        const __m256i packed = _mm256_permutevar8x32_epi32(
-            _mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
         int32_t fours[8];
-        _mm256_storeu_si256((__m256i *)fours, packed);
+        uint32_t sums[2];  // of a NaN's bytes they wrap around; its scale says that it is one
+        const float scale = quantize_32(x, fours, sums);
         for (int i = 0; i < 8; i++)
             std::memcpy(tile.values + ((g * 8 + i) * NR + c) * 4, &fours[i], 4);
-        uint32_t sums[2];  // of a NaN's bytes they wrap around; its scale says that it is one
-        for (int half = 0; half < 2; half++) {
-            const __m256i eight = _mm256_add_epi32(q[2 * half], q[2 * half + 1]);
-            const __m128i four =
-                _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-            const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-            sums[half] = (uint32_t)_mm_cvtsi128_si32(two) + (uint32_t)_mm_extract_epi32(two, 1);
-        }
         tile.scale[g * NR + c] = scale;
         if (F::GROUP_SIZE == 32) sums[0] += sums[1];
         constexpr int GROUPS = 32 / F::GROUP_SIZE;
@@ -114,8 +87,7 @@ struct Panel {
 template <class F>
 void prefetch_block(const uint8_t *w, size_t row_bytes, int64_t block, int panels) {
     const uint8_t *next = w + LANES * (panels * row_bytes + block * F::BLOCK_BYTES);
-    for (int i = 0; i < LANES * F::BLOCK_BYTES; i += 64)
-        _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+    for (int i = 0; i < LANES * F::BLOCK_BYTES; i += 64) prefetch(next + i);
 }
 
 // Values from first_k to first_k + count of the rows at w; beyond valid_rows the last one again.
@@ -138,6 +110,22 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid_rows, int64_t first_k,
 // Sums of a register tile's rows, for each column.
 using Sums = float (*)[PANELS][LANES];
 
+// acc[c][p] += a group of values of panel p's rows, from this byte on, times those of column c.
+template <class F, int N, int P>
+inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&acc)[N][P]) {
+#if defined(HEARTH_I8MM)
+    if constexpr (N > 1) return dot_words<F::GROUP_SIZE / 4, NR>(panels->bytes + byte, x, acc);
+#endif
+    for (int j = 0; j < F::GROUP_SIZE; j += 4) {
+        vec_int w[P];
+        for (int p = 0; p < P; p++) w[p] = load_int(panels[p].bytes + byte + j * LANES);
+        for (int c = 0; c < N; c++) {
+            const vec_int column = broadcast(read<int32_t>(x + j * NR + 4 * c));
+            for (int p = 0; p < P; p++) acc[c][p] = dot<F::SIGNED>(acc[c][p], w[p], column);
+        }
+    }
+}
+
 // sums[c][p] += the rows of panel p times column c of the tile, for N columns and P panels, values
 // from first_k to first_k + count.
 template <class F, int N, int P>
@@ -156,16 +144,9 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
             vec_int acc[N][P];
             for (int c = 0; c < N; c++)
                 for (int p = 0; p < P; p++) acc[c][p] = broadcast(initial_dot[c]);
-            for (int j = 0; j < F::GROUP_SIZE / 4; j++) {
-                vec_int w[P];
-                for (int p = 0; p < P; p++) w[p] = load_int(panels[p].bytes + bytes);
-                for (int c = 0; c < N; c++) {
-                    const vec_int column = broadcast(read<int32_t>(x + 4 * c));
-                    for (int p = 0; p < P; p++) acc[c][p] = dot<F::SIGNED>(acc[c][p], w[p], column);
-                }
-                bytes += 4 * LANES;
-                x += 4 * NR;
-            }
+            add_dots<F>(panels, bytes, x, acc);
+            bytes += F::GROUP_SIZE * LANES;
+            x += F::GROUP_SIZE * NR;
             for (int p = 0; p < P; p++) {
                 const vec_f32 s = load(panels[p].scale + scale);
                 for (int c = 0; c < N; c++)

@@ -1,8 +1,6 @@
 // ggml's types: their numbers, and how rows of plain numbers and of Q8_0 are read into registers.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -75,7 +73,7 @@ struct F16Row {
     static const char *address(const char *row, int64_t i) { return row + 2 * i; }
     static vec_f32 lanes(const char *row, int64_t i) { return load_f16(row + 2 * i); }
     static float scalar(const char *row, int64_t i) {
-        return _cvtsh_ss(read<uint16_t>(row + 2 * i));
+        return f16_to_f32(read<uint16_t>(row + 2 * i));
     }
 };
 struct Q8_0Row {  // blocks of a scale in float16 and 32 signed bytes
@@ -83,7 +81,7 @@ struct Q8_0Row {  // blocks of a scale in float16 and 32 signed bytes
     static const char *address(const char *row, int64_t i) {
         return row + i / BLOCK_SIZE * BLOCK_BYTES;
     }
-    static float scale(const char *block) { return _cvtsh_ss(read<uint16_t>(block)); }
+    static float scale(const char *block) { return f16_to_f32(read<uint16_t>(block)); }
     static vec_f32 lanes(const char *row, int64_t i) {
         const char *block = address(row, i);
         return mul(load_i8(block + 2 + i % BLOCK_SIZE), broadcast(scale(block)));

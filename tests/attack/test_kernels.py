@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kernels import native
 from tests.kernels import fuzz
-from tests.kernels.fuzz.__main__ import CORPUS, TARGETS, compiled, find_compiler, levels
+from tests.kernels.fuzz.__main__ import CORPUS, TARGETS, compiled, find_compiler
 
 
 @pytest.mark.slow
@@ -18,7 +19,7 @@ def test_the_kept_inputs_find_nothing(target: str) -> None:
     if compiler is None:
         pytest.skip("needs clang++ with libFuzzer and OpenMP")
     assert list((CORPUS / target).iterdir())
-    for fuzzer in compiled(compiler, [target], levels()):
+    for fuzzer in compiled(compiler, [target], native.levels()):
         assert fuzzer.run(0), fuzzer
 
 

@@ -79,7 +79,7 @@ def test_targets_of_make_exist(path: Path) -> None:
     for listed in re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE):
         targets |= set(listed.split())
     targets |= {f"store-{name}" for name in ("faults", "kills", "bitflips", "histories")}
-    used = re.findall(r"^make ([a-z-]+)|`make ([a-z -]+)", _text(path), re.MULTILINE)
+    used = re.findall(r"^make ([a-z0-9-]+)|`make ([a-z0-9 -]+)", _text(path), re.MULTILINE)
     assert {name for pair in used for words in pair for name in words.split()} <= targets
 
 

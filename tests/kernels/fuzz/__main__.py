@@ -93,18 +93,11 @@ def find_compiler() -> str | None:
     return None
 
 
-def levels() -> list[str]:
-    """The levels that this machine has."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    flags = next(set(line.split()) for line in lines if line.startswith("flags"))
-    return [level for level, needed in native.LEVELS.items() if flags.issuperset(needed)]
-
-
 def compile_target(compiler: str, target: str, level: str) -> Fuzzer:
     """Raises CalledProcessError where it does not compile; build.CompileError without llama.cpp."""
     sources = [FOLDER / f"{target}.cpp", *(build.SOURCES / name for name in TARGETS[target])]
     binary = WORK / f"{target}-{level}"
-    command = [compiler, *_FLAGS, *native.compiler_flags(level), f"-I{REPOSITORY}"]
+    command = [compiler, *_FLAGS, *native.LEVELS[level].compiler_flags, f"-I{REPOSITORY}"]
     if target == "backend":
         recipe = build.RECIPES["llamacpp"]()
         assert recipe is not None
@@ -152,7 +145,7 @@ def main() -> int:
     if compiler is None:
         print("needs clang++ with libFuzzer and OpenMP", file=sys.stderr)
         return 2
-    fuzzers = list(compiled(compiler, given.target or list(TARGETS), levels()))
+    fuzzers = list(compiled(compiler, given.target or list(TARGETS), native.levels()))
     seconds = int(given.minutes * 60 / len(fuzzers))
     good = [fuzzer.run(seconds) for fuzzer in fuzzers]
     if given.keep:
