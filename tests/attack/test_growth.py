@@ -287,6 +287,7 @@ CALLS: Final = (  # as the families write them, up to where text or arguments go
     *('f<｜tool▁sep｜>{"a": "', 'functions.f:0<|tool_call_argument_begin|>{"a": "', "```json\n["),
 )
 AS_IT_ARRIVES: Final = {"whole": 0, "in pieces": 7, "by character": 1}
+LONG: Final = (pytest.mark.slow, pytest.mark.timeout(3600))  # 250 texts for each parser
 
 
 def output_cases(arrives: str) -> Iterator[tuple[str, Callable[[str], Any], tuple[str, ...]]]:
@@ -317,7 +318,7 @@ def output_cases(arrives: str) -> Iterator[tuple[str, Callable[[str], Any], tupl
     [
         ("whole", False),
         ("in pieces", False),
-        *(pytest.param(one, True, marks=pytest.mark.slow) for one in AS_IT_ARRIVES),
+        *(pytest.param(one, True, marks=LONG) for one in AS_IT_ARRIVES),
     ],
 )
 def test_the_parsers_of_answers_take_linear_time(arrives: str, every: bool) -> None:
