@@ -57,6 +57,7 @@ log = logging.getLogger("hearth")
 EXIT_FAULT = 1
 EXIT_PORT_TAKEN = 69  # EX_UNAVAILABLE
 EXIT_STORE_LOCKED = 75  # EX_TEMPFAIL
+_DATE_EVERY_S = 1.0
 _CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to end
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -179,6 +180,7 @@ class DaemonServer(uvicorn.Server):
         self._table = table
         self.exit_code = EXIT_FAULT
         self._services = services
+        self._stopping = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -205,6 +207,13 @@ class DaemonServer(uvicorn.Server):
                  self._services.address.url, self._services.settings.models_dir,
                  " (read-only)" if self._services.library.read_only else "")  # fmt: skip
 
+    async def main_loop(self) -> None:
+        """Wait for a signal, and renew the date of answers: an idle daemon wakes once a second,
+        uvicorn's ten times."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _DATE_EVERY_S)
+
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
@@ -222,6 +231,7 @@ class DaemonServer(uvicorn.Server):
             self._cut("the daemon was stopped")
             return
         self.should_exit = True
+        self._stopping.set()
         services.draining = True
         log.info("stopping: waiting for running requests to finish")
         services.models.stop_admitting()
