@@ -19,6 +19,7 @@ from runner.engine.prefix_cache import (
     PrefixMatch,
     PrefixSharing,
     SlotSource,
+    is_superseded,
 )
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
@@ -129,13 +130,14 @@ class KvCache:
         self._free_slots = _all_slots(self._backend)
 
     def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> RunningSequence:
-        """A finished source that the sequence continues is taken over; so is the last one left
-        when there is no other id."""
+        """A finished source that the sequence continues is taken over, with or without its answer;
+        so is the last one left when there is no other id."""
         source = None if match is None else match.source
         if match is not None and isinstance(source, FinishedSequence):
-            whole = match.length == source.computed and self._partial
-            if whole or not (self._free_slots or self.evict_oldest(source)):
-                return self._take_over(sequence, source, match.length)
+            length, continued = match.length, match.length == source.computed
+            continued |= is_superseded(source, length, sequence.salt)
+            if (continued and self._partial) or not (self._free_slots or self.evict_oldest(source)):
+                return self._take_over(sequence, source, length)
         elif not self._free_slots:
             evicted = self.evict_oldest()
             assert evicted, "running sequences hold all ids"
@@ -151,7 +153,7 @@ class KvCache:
         self, sequence: Sequence, source: FinishedSequence, length: int
     ) -> RunningSequence:
         slot = source.slot
-        if length < source.computed:
+        if length < source.computed and not is_superseded(source, length, sequence.salt):
             self._copy(source, length)
         self.prefixes.remove(slot)
         self.pool.revive(slot)
@@ -180,7 +182,7 @@ class KvCache:
         if length < copy.computed:
             self._backend.trim(slot, length)
             self.pool.trim(slot, length)
-        self.swap.use(copy, length)
+        self.swap.use(copy, length, sequence.salt)
         return RunningSequence(sequence, slot, length, copy)
 
     def _merge(self, sequence: Sequence, slot: int) -> int:

@@ -21,7 +21,8 @@ from runner.engine.images import whole_image_length
 
 class PrefixSource(Protocol):
     """A sequence whose first computed tokens others may have, those of another salt no more than
-    public ones. A share of less than min_match of them is not possible."""
+    public ones. A share of less than min_match of them is not possible. What comes after the first
+    prompt tokens is an answer; None: it is not known what is."""
 
     tokens: array[int]
     computed: int
@@ -29,6 +30,10 @@ class PrefixSource(Protocol):
     min_match: int
     public: int
     adapters: Adapters
+
+    @property
+    def prompt(self) -> int | None:
+        """See above."""
 
 
 class SlotSource(PrefixSource, Protocol):
@@ -52,6 +57,7 @@ class FinishedSequence:
     min_match: int = 0
     public: int = 0
     adapters: Adapters = ()
+    prompt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,13 @@ def common_prefix(left: array[int], right: array[int], limit: int) -> int:
         else:
             break
     return done
+
+
+def is_superseded(source: PrefixSource, length: int, salt: str | None) -> bool:
+    """Whether a prompt of salt that begins with the first length tokens of a finished source goes
+    on from all that was asked there: what is left of source is an answer that its client sends back
+    in other tokens, as every turn of a conversation may, and nobody will ask for it again."""
+    return source.prompt is not None and source.salt == salt and length >= source.prompt
 
 
 def _open(source: PrefixSource, salt: str | None, adapters: Adapters) -> int:
@@ -167,7 +180,8 @@ class PrefixCache:
         tokens = ended.tokens[: ended.computed]
         public = min(ended.public, ended.computed)
         kept = FinishedSequence(
-            slot, tokens, ended.computed, ended.salt, ended.min_match, public, ended.adapters
+            *(slot, tokens, ended.computed, ended.salt, ended.min_match, public),
+            *(ended.adapters, ended.prompt),
         )
         self._finished[slot] = kept
         covers = self._sharing.covers

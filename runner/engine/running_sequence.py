@@ -54,6 +54,12 @@ class RunningSequence:
         return self.sequence.client
 
     @property
+    def prompt(self) -> int | None:
+        """How many of its tokens are the prompt's; None: some have left."""
+        shift = self.sequence.shift
+        return None if shift is not None and shift.shifted else self.sequence.prompt_length
+
+    @property
     def pending(self) -> int:
         """Tokens that are not computed yet; never 0 between two steps."""
         return len(self.tokens) - self.computed

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, SavedState
-from runner.engine.prefix_cache import Adapters, FinishedSequence, PrefixMatch, PrefixSharing
+from runner.engine.prefix_cache import (
+    Adapters,
+    FinishedSequence,
+    PrefixMatch,
+    PrefixSharing,
+    is_superseded,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +44,7 @@ class SwappedSequence:
     min_match: int = 0
     public: int = 0
     adapters: Adapters = ()
+    prompt: int | None = None
 
 
 class SwapSpace:
@@ -113,7 +120,8 @@ class SwapSpace:
             return
         self._measure(state.size_bytes, self._clock() - began_s)
         copy = SwappedSequence(
-            entry.tokens, entry.computed, state, entry.salt, 0, entry.public, entry.adapters
+            *(entry.tokens, entry.computed, state, entry.salt, 0, entry.public),
+            *(entry.adapters, entry.prompt),
         )
         self._keep(copy)
         self._step_bytes += state.size_bytes
@@ -138,10 +146,10 @@ class SwapSpace:
         self._step_bytes += entry.state.size_bytes
         return True
 
-    def use(self, entry: SwappedSequence, length: int) -> None:
-        """The first length tokens of a copy are in the pool now. It is kept only if the rest is
-        worth it."""
-        if entry.computed - length < MIN_COPY_TOKENS:
+    def use(self, entry: SwappedSequence, length: int, salt: str | None) -> None:
+        """The first length tokens of a copy are in the pool now, for a prompt of salt. It is kept
+        only if the rest is worth it."""
+        if entry.computed - length < MIN_COPY_TOKENS or is_superseded(entry, length, salt):
             self.forget(entry)
         elif entry in self._entries:
             self._entries[entry] = self._entries.pop(entry)

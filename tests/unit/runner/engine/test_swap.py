@@ -246,6 +246,30 @@ def test_the_tail_that_a_take_over_cuts_off_is_copied_first() -> None:
     assert run.answer("c", [97] * 301).cached_tokens == 300
 
 
+def test_a_conversation_whose_answers_come_back_in_other_tokens_is_kept_once() -> None:
+    for run in (Run(), Run(idle=None)):
+        prompt, computed = [97] * 100, 0
+        for turn in range(6):
+            cached = run.answer(f"turn {turn}", prompt, max_tokens=40).cached_tokens
+            assert cached >= computed
+            computed = len(prompt)
+            prompt = prompt + [66 + turn] * 40  # not what was generated
+        kept = run.swap.tokens + run.backend.used
+        assert kept < computed + 40
+        assert len(list(run.engine.scheduler.cache.idle())) == 1
+
+
+def test_an_answer_stays_where_another_goes_on_from_its_prompt() -> None:
+    run = Run(idle=None)
+    other = GenerateRequest("other", max_tokens=1, cache_salt="other", public_tokens=100)
+    mine = GenerateRequest("mine", max_tokens=40, public_tokens=100)
+    run.engine.submit(mine, [98] * 100)
+    run.finish("mine")
+    run.engine.submit(other, [98] * 100 + [99])
+    assert run.finish("other").cached_tokens == 100
+    assert run.answer("mine again", [98] * 139 + [100]).cached_tokens == 139
+
+
 def test_a_step_copies_only_so_much_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swap_module, "MAX_STEP_BYTES", 1)
     run = Run(idle=150)
