@@ -12,7 +12,7 @@ from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.chat.tools.unmarked_calls import UnmarkedCalls, calls_in
 
 _TAG = "<|python_tag|>"
-_HEADS = CallHeads.of(rf"\s*{JSON_HEAD}", rf"\s*\}}[;,\s]*{JSON_HEAD}")
+_HEADS = CallHeads.of(rf"\s*+{JSON_HEAD}", rf"\s*\}}[;,\s]*{JSON_HEAD}")
 
 
 def _parser(tools: Tools) -> UnmarkedCalls:

@@ -60,8 +60,8 @@ class CallHeads:
         return cls(re.compile(first), None if later is None else re.compile(later))
 
 
-HEADS_OF_OBJECT = CallHeads.of(rf"\s*{JSON_HEAD}")
-HEADS_OF_LIST = CallHeads.of(rf"\s*(?:\[\s*)?{JSON_HEAD}", rf"\s*\}}\s*,\s*{JSON_HEAD}")
+HEADS_OF_OBJECT = CallHeads.of(rf"\s*+{JSON_HEAD}")
+HEADS_OF_LIST = CallHeads.of(rf"\s*+(?:\[\s*+)?+{JSON_HEAD}", rf"\s*+\}}\s*+,\s*+{JSON_HEAD}")
 """What is between the markers is an object, or a list of them."""
 
 
