@@ -387,6 +387,7 @@ class LoadPlan:
     context_length: int
     pool_tokens: int
     max_sequences: int  # ids of the cache, for running sequences and for finished ones kept
+    max_pool_tokens: int | None = None  # that the pool may grow to; None: it does not grow
     batch_tokens: int = 512
     max_running: int | None = None  # most sequences in one step; None: max_sequences
     idle_tokens: int | None = None  # most tokens of finished sequences kept; None: pool_tokens

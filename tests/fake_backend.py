@@ -32,7 +32,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runner.backends.backend import (
     BackendError,
@@ -281,6 +281,10 @@ class FakeBackend:
             self._holders[cell] += 1
             self._drop(own)
         cached.cells[:length] = origin.cells[:length]
+
+    def grow(self, pool_tokens: int) -> None:
+        """See Backend."""
+        self.capacity = replace(self.capacity, pool_tokens=pool_tokens)
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend."""

@@ -23,7 +23,7 @@ AUDIO_SAMPLE_RATE = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a backend can hold. Fixed for its life."""
+    """What a backend can hold. Fixed for its life, but for pool_tokens: see Backend.grow."""
 
     pool_tokens: int  # tokens of cache over all sequences; a shared prefix counts once
     max_sequences: int  # sequence ids are 0 .. max_sequences - 1
@@ -248,8 +248,13 @@ class Backend(Protocol):
         BackendError when this backend does not take them, or memory is short."""
         raise BackendError("this backend cannot take up states of another worker")
 
+    def grow(self, pool_tokens: int) -> None:
+        """Make a cache for so many tokens, with what it holds now, if there is memory for it: the
+        capacity says so. Raises BackendError when the cache is lost."""
+        raise BackendError("this backend cannot make its cache larger")
+
     def reset(self) -> None:
-        """Forget all sequences."""
+        """Forget all sequences. Raises BackendError when there is no cache."""
 
     def embed(
         self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM

@@ -7,6 +7,7 @@ which no number of tokens fills.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runner.backends.backend import (
     Backend,
@@ -103,6 +104,9 @@ class EchoBackend(Backend):
 
     def release(self, sequence: int) -> None:
         self._tokens.pop(sequence, None)
+
+    def grow(self, pool_tokens: int) -> None:
+        self.capacity = replace(self.capacity, pool_tokens=pool_tokens)
 
     def reset(self) -> None:
         self._tokens.clear()

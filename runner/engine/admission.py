@@ -16,22 +16,9 @@ from runner.types import EmbeddingForm, GenerateRequest
 MAX_TOKEN_VALUES = 2**19  # of the vectors of an answer's tokens: in a frame, up to 12 MiB
 
 
-def max_context(capacity: Capacity) -> int:
-    """The limit of tokens of one sequence, prompt and output: what the model and its cache both
-    can hold."""
-    return min(capacity.context_length, capacity.pool_tokens)
-
-
-def context_of(request: GenerateRequest, capacity: Capacity) -> int:
-    """The limit of tokens that the request's sequence may have at a time."""
-    limit = max_context(capacity)
-    return min(request.context_length or limit, limit)
-
-
-def token_limit(request: GenerateRequest, prompt_tokens: int, capacity: Capacity) -> int:
-    """The number of tokens, prompt and output, at which the answer ends. Raises
+def token_limit(request: GenerateRequest, prompt_tokens: int, context: int) -> int:
+    """The number of tokens, prompt and output, at which the answer ends, within context. Raises
     ContextOverflow when the prompt leaves no token for one."""
-    context = context_of(request, capacity)
     wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
     if prompt_tokens + (1 if wanted or request.prompt_logprobs is None else 0) > context:
         raise prompt_overflow(request, f"{prompt_tokens}", prompt_tokens, context)

@@ -12,7 +12,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Final
 
-MAX_CONTEXTS: Final = 10  # an answer without a limit ends after so many contexts
+MAX_CONTEXTS: Final = 10  # an answer without a limit ends after so many contexts,
+MAX_SHIFTED: Final = 65_536  # or so many tokens, if its context is not longer
 
 
 @dataclass(slots=True)
@@ -43,7 +44,8 @@ def context_shift(
     """The shift of a request that wants max_tokens after its prompt (None: no limit); None: it ends
     before its context does. At most half of the context stays: more would leave nothing for an
     answer to go on in."""
-    total = prompt_tokens + (MAX_CONTEXTS * context if max_tokens is None else max_tokens)
+    unlimited = max(context, min(MAX_CONTEXTS * context, MAX_SHIFTED))
+    total = prompt_tokens + (unlimited if max_tokens is None else max_tokens)
     if total <= context:
         return None
     kept = min(prompt_tokens if keep < 0 else keep, prompt_tokens, context // 2)

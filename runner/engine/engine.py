@@ -10,10 +10,11 @@ import logging
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from runner.backends.backend import (
     Backend,
+    Capacity,
     HiddenState,
     PoolFull,
     RowFault,
@@ -24,9 +25,7 @@ from runner.engine.admission import (
     check_pooling,
     check_prompt,
     check_token_vectors,
-    context_of,
     embedding_inputs,
-    max_context,
     token_limit,
 )
 from runner.engine.call_watch import CallWatch
@@ -41,23 +40,11 @@ from runner.engine.scheduler import ScheduledStep, Scheduler
 from runner.engine.sequence import GrammarMatcher, Sequence
 from runner.engine.slots import Slots
 from runner.engine.speculation import Speculation
-from runner.engine.step_output import StepOutput
+from runner.engine.step_output import EngineCounters, StepOutput
 from runner.errors import Conflict, HearthError, InternalError
 from runner.types import Delta, Finish, GenerateRequest, Usage
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class EngineCounters:
-    """Totals since the engine's start. prompt_tokens are those of admitted prompts,
-    cached_tokens those of them that were not computed again."""
-
-    steps: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    cancelled: int = 0
 
 
 class Engine:
@@ -78,7 +65,6 @@ class Engine:
         finished sequences kept in the cache for their prefix. None: as many as the backend holds.
         swap_bytes: the limit of memory for copies of those that are not kept there. speculation:
         has effect where the backend takes drafts."""
-        self.capacity = backend.capacity
         self.counters = EngineCounters()
         self.speculation = speculation if backend.capacity.draft_tokens else None
         self._backend = backend
@@ -104,6 +90,11 @@ class Engine:
         self._fault: Exception | None = None  # of the backend between two steps
 
     @property
+    def capacity(self) -> Capacity:
+        """What the backend can hold now."""
+        return self._backend.capacity
+
+    @property
     def busy(self) -> bool:
         """True while step has something to do."""
         work = self._embeddings or self._ready or len(self._sequences) > len(self._paused)
@@ -116,8 +107,9 @@ class Engine:
 
     @property
     def context_length(self) -> int:
-        """The limit of tokens of one sequence, prompt and output."""
-        return max_context(self.capacity)
+        """The limit of tokens of one sequence, prompt and output: what the model and its cache both
+        can hold, as large as that may get."""
+        return min(self.capacity.context_length, self.scheduler.cache.max_tokens)
 
     @property
     def max_input_tokens(self) -> int:
@@ -139,7 +131,8 @@ class Engine:
         ContextOverflow, Conflict; then nothing has changed."""
         if request.id in self._sequences:
             raise Conflict(f"a request with the id {request.id!r} is running")
-        limit = token_limit(request, len(tokens), self.capacity)
+        context = self.make_room(len(tokens) + 1, request.context_length)
+        limit = token_limit(request, len(tokens), context)
         images = check_prompt(request, tokens, parts, self.capacity)
         arrived_s = self._clock() if arrived_s is None else arrived_s
         if request.prompt_logprobs is None and limit <= len(tokens):
@@ -157,7 +150,6 @@ class Engine:
             sequence.matcher = matcher
         keep = request.n_keep
         if keep is not None and images is None and not sequence.prompt_only:
-            context = context_of(request, self.capacity)
             sequence.shift = context_shift(keep, len(tokens), context, request.max_tokens)
         if request.slot is not None:
             self.slots.note((sequence.salt, request.slot), sequence.tokens, sequence.adapters)
@@ -226,6 +218,8 @@ class Engine:
         request. truncate: cut what is longer than the context, rather than raise ContextOverflow.
         Raises InvalidRequest, Unsupported."""
         limit = min(request.context_length or self.max_input_tokens, self.max_input_tokens)
+        if self.capacity.hidden_states:
+            limit = self.make_room(min(limit, max(map(len, inputs), default=0)), limit)
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
         if not self.capacity.hidden_states:
             check_token_vectors(checked, request.form, self.capacity)
@@ -240,6 +234,14 @@ class Engine:
             sequence = self._sequence(part, tokens, len(tokens), self._clock(), texts)
             sequence.hidden = HiddenState()
             self.scheduler.add(sequence)
+
+    def make_room(self, tokens: int, context: int | None) -> int:
+        """Let the cache grow for a sequence of so many tokens. context: of its request. Returns the
+        most that it may have."""
+        limit = min(context or self.context_length, self.context_length)
+        if tokens > limit or self.scheduler.cache.grow(tokens):
+            return limit
+        return min(limit, self.capacity.pool_tokens)
 
     def stay_within(self, step_limit_s: float) -> None:
         """Let steps be far shorter than this where the batch decides that."""

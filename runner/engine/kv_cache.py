@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from runner.backends.backend import Backend
 from runner.engine.pool import Pool
+from runner.engine.pool_growth import PoolGrowth
 from runner.engine.prefix_cache import (
     FinishedSequence,
     PrefixCache,
@@ -48,13 +49,28 @@ class KvCache:
         self.swap = SwapSpace(backend, sharing, swap_bytes, token_s)
         self._backend = backend
         self._partial = capacity.partial_share
-        self._max_idle = capacity.pool_tokens if idle_tokens is None else idle_tokens
+        self.growth: PoolGrowth | None = None  # None: the pool has its size for good
+        self._max_idle = idle_tokens
         self._free_slots = _all_slots(backend)
+
+    @property
+    def max_tokens(self) -> int:
+        """The size that the pool may grow to."""
+        pool_tokens = self.pool.capacity_tokens
+        return pool_tokens if self.growth is None else max(pool_tokens, self.growth.limit_tokens)
 
     @property
     def over_idle_limit(self) -> bool:
         """True when more finished sequences are in the pool than shall be."""
-        return self.pool.idle > self._max_idle
+        return self._max_idle is not None and self.pool.idle > self._max_idle
+
+    def grow(self, tokens: int) -> bool:
+        """Let the pool have so many tokens, if it may. Returns whether it has them. Raises
+        BackendError when all is lost."""
+        if self.growth is not None and tokens > self.pool.capacity_tokens:
+            self.growth.grow(tokens)
+            self.pool.capacity_tokens = self._backend.capacity.pool_tokens
+        return tokens <= self.pool.capacity_tokens
 
     def evict_idle(self) -> None:
         """Move finished sequences beyond the limit out of the pool, as many as a step may."""

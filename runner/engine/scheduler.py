@@ -272,7 +272,17 @@ class Scheduler:
             self._turns.append(oldest)
             self.waiting.add(oldest)
 
+    def _grow_ahead(self) -> None:
+        """Let the cache grow before the decoding sequences fill it. One that is alone in a cache
+        that stays as it is ends where the cache does: nobody else could leave it."""
+        reserve = RESERVE_TOKENS + self._draft_tokens
+        grown = self.cache.grow(self.cache.pool.live + len(self.decoding) + reserve)
+        if not grown and self.running == 1:
+            self.decoding[0].sequence.end_at(self.cache.pool.capacity_tokens)
+
     def _make_room_to_decode(self) -> None:
+        if self.decoding:
+            self._grow_ahead()
         while self.cache.pool.free < len(self.decoding):
             if not self.cache.evict_oldest():
                 self._preempt(self._last())
@@ -399,7 +409,7 @@ class Scheduler:
         return True
 
     def _fits(self, sequence: Sequence, match: Match | None) -> bool:
-        if not self.running:
+        if not self.running:  # the pool has had room for each by itself since it was queued
             return True
         pool, needed = self.cache.pool, len(sequence.tokens) + 1
         if match is None:
@@ -410,7 +420,7 @@ class Scheduler:
             needed -= pool.live_prefix(match.source.slot, match.length)
         promised = sum(other.pending + 1 for other in self.prefilling)
         reserve = RESERVE_TOKENS * self.running
-        return pool.live + promised + reserve + needed <= pool.capacity_tokens
+        return self.cache.grow(pool.live + promised + reserve + needed)
 
     def _create_sampler(self, sequence: Sequence) -> bool:
         """Make the sampler, which outlives preemptions. False: the request has failed."""

@@ -197,6 +197,13 @@ class Sequence:
             return seen if last < 0 else seen[-last:]
         return self.tokens.tolist() if last < 0 else self.tokens[-last:].tolist()
 
+    def end_at(self, tokens: int) -> None:
+        """Let the sequence have no more than so many tokens at a time."""
+        self.limit = min(self.limit, tokens)
+        self._careful_at = min(self._careful_at, self.limit)
+        if self.shift is not None:
+            self.shift.context = min(self.shift.context, tokens)
+
     @property
     def full(self) -> bool:
         """Whether tokens must leave before the sequence goes on: see shift_context."""

@@ -31,6 +31,10 @@ class Drafter(Protocol):
         """For each sequence at most so many tokens that may follow its last one; none where it
         has no idea."""
 
+    def grow(self, pool_tokens: int) -> None:
+        """The cache of the model itself has room for so many tokens now."""
+        return
+
 
 class PromptLookup(Drafter):
     """Continues a sequence with what followed its last tokens before."""
@@ -94,6 +98,10 @@ class DraftModel:
             self._drafts.clear()
             return [[] for _ in limits]
 
+    def grow(self, pool_tokens: int) -> None:
+        """See Drafter."""
+        self._backend.grow(pool_tokens)
+
     def _propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in limits]
         index = {running.slot: at for at, (running, _) in enumerate(limits)}
@@ -113,9 +121,10 @@ class DraftModel:
 
     def _first_rows(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[Row]:
         rows: list[Row] = []
-        budget = self._backend.capacity.batch_tokens
+        capacity = self._backend.capacity
+        budget, room = capacity.batch_tokens, capacity.pool_tokens
         for running, max_tokens in limits:
-            fits = len(running.tokens) + max_tokens <= self._backend.capacity.context_length
+            fits = len(running.tokens) + max_tokens <= min(capacity.context_length, room)
             if max_tokens < 1 or not fits or running.sequence.images is not None:
                 continue
             draft = self._draft(running)
@@ -178,6 +187,10 @@ class Speculation:
         self._timings = DraftTimings()
         self.proposed = 0  # tokens
         self.confirmed = 0
+
+    def grow(self, pool_tokens: int) -> None:
+        """The model's cache has room for so many tokens now."""
+        self._drafter.grow(pool_tokens)
 
     def propose(self, decoding: Sequence[RunningSequence], max_total: int) -> int:
         """Set the drafts of the sequences' rows, at most max_total tokens together, and return

@@ -9,6 +9,18 @@ from runner.types import Delta, Embeddings
 
 
 @dataclass(slots=True)
+class EngineCounters:
+    """Totals since the engine's start. prompt_tokens are those of admitted prompts,
+    cached_tokens those of them that were not computed again."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cancelled: int = 0
+
+
+@dataclass(slots=True)
 class StepOutput:
     """Deltas in the order of the batch, requests that failed, embeddings that are complete; each
     with the id of its request."""

@@ -5,13 +5,16 @@ Knows the engine and a place to send frames to; nothing of sockets or prompts.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from runner.engine.call_watch import CallWatch
@@ -28,6 +31,7 @@ from runner.worker.truncation import EncodedPrompt
 log = logging.getLogger(__name__)
 
 Command = Callable[[Engine], None]
+GRANT_LIMIT_S = 30.0  # for the daemon's answer whether the cache may grow
 
 
 class FrameSink(Protocol):
@@ -52,6 +56,7 @@ class EngineThread(threading.Thread):
         self._wake = threading.Condition()
         self._engine: Engine | None = None
         self._step_began_s: float | None = None
+        self._granted: SimpleQueue[int] = SimpleQueue()
         self._prefixes: dict[str, str] = {}  # what the prompt has written of an answer; by id
         self._dropped: dict[str, Dropped] = {}  # what was left out of its prompt; by id
         self._untold: set[str] = set()  # of these, requests without a delta yet
@@ -102,6 +107,33 @@ class EngineThread(threading.Thread):
             self._sink.send({"op": "reply", "id": id, "result": question(engine)})
 
         self._post(id, answer)
+
+    async def make_room(self, tokens: int, context: int | None) -> int:
+        """See Engine.make_room. Raises as the engine does."""
+        found: Future[int] = Future()
+
+        def make(engine: Engine) -> None:
+            try:
+                found.set_result(engine.make_room(tokens, context))
+            except Exception as error:
+                found.set_exception(error)
+
+        self._post("", make)
+        return await asyncio.wrap_future(found)
+
+    def ask_for_cache(self, tokens: int) -> int:
+        """How many tokens the cache may have, for at least so many that are needed. On this thread,
+        which waits for the daemon: it may have to end another model first."""
+        self._sink.send({"op": "grow", "tokens": tokens})
+        try:
+            return self._granted.get(timeout=GRANT_LIMIT_S)
+        except Empty:
+            log.warning("the daemon did not say whether the cache may grow")
+            return 0
+
+    def grant(self, pool_tokens: int) -> None:
+        """The daemon's answer to that."""
+        self._granted.put(pool_tokens)
 
     def stats(self) -> WorkerStats:
         """The counters as they stand. From any thread, even while a step hangs."""

@@ -55,6 +55,11 @@ class Preparation:
             "grammar", limit_s=limit_s, at_once=GRAMMARS_AT_ONCE, on_lost=on_lost
         )
 
+    @property
+    def pool_tokens(self) -> int:
+        """What the cache can hold now."""
+        return self._runtime.engine.capacity.pool_tokens
+
     async def generation(
         self, request: GenerateRequest
     ) -> tuple[GenerateRequest, EncodedPrompt, GrammarMatcher | CallWatch | None]:

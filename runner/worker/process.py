@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.engine.engine import Engine
+from runner.engine.pool_growth import PoolGrowth
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import SPEECH_BACKENDS, GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
@@ -142,6 +143,8 @@ class Worker:
             self._reply(id, self._slot.move(frame))
         elif op == "slot":
             self._engine.ask(id, lambda engine: self._slot.act(engine, frame))
+        elif op == "grant":
+            self._engine.grant(int(frame["pool_tokens"]))
         elif op == "stats":
             self._reply(id, to_json(self._engine.stats()))
         else:
@@ -155,6 +158,12 @@ class Worker:
             self._frames.send({"op": "failed", "error": error.to_wire()})
             self._loop.call_soon_threadsafe(self.failed.set_result, ExitCode.LOAD_FAILED)
             raise
+        if (most := self._plan.max_pool_tokens) is not None:
+            engine = runtime.engine
+            told = () if engine.speculation is None else (engine.speculation.grow,)
+            engine.scheduler.cache.growth = PoolGrowth(
+                runtime.model.backend, most, self._engine.ask_for_cache, *told
+            )
         self.preparation = Preparation(runtime, self._plan.step_limit_s, self._thread_lost)
         return runtime.engine, replace(runtime.info(), unconfined=self._unconfined)
 
@@ -171,7 +180,14 @@ class Worker:
         request = from_json(GenerateRequest, frame["request"])
         if request.id != id:
             raise InvalidRequest(f"the request's id {request.id!r} is not the frame's, {id!r}")
-        request, prompt, matcher = await preparation.generation(request)
+        asked = request
+        request, prompt, matcher = await preparation.generation(asked)
+        if len(prompt.tokens) >= preparation.pool_tokens:
+            context = asked.context_length
+            room = await self._engine.make_room(len(prompt.tokens) + 1, context)
+            if len(prompt.tokens) >= room:  # what may be cut is, to what there is memory for
+                asked = replace(asked, context_length=room)
+                request, prompt, matcher = await preparation.generation(asked)
         self._engine.submit(request, prompt, arrived_s, matcher)
 
     async def _embed(self, id: str, frame: Frame, preparation: Preparation) -> None:

@@ -32,6 +32,7 @@ Daemon to worker
                                            reply, a Recording
     slot      id, action, ...              answer: reply; see runner.worker.slot_transfer
     stats     id                           answer: reply, WorkerStats as an object
+    grant     id, pool_tokens              the answer to grow: what the cache may have now
     shutdown                               finish nothing, exit 0
 
 Worker to daemon
@@ -42,6 +43,7 @@ Worker to daemon
     part      id, result                   what is there of a reply so far
     reply     id, result
     error     id, error                    the request with this id has ended
+    grow      tokens                       the cache shall have room for so many
     lost                                   a thread does not come back from what it does
 """
 

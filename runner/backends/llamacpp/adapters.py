@@ -32,6 +32,11 @@ class Adapters:
         self._scales: tuple[float, ...] | None = None
         self.scale(scales)
 
+    def move(self, context: Any) -> None:
+        """Act on another context of the model. Raises BackendError."""
+        scales, self._scales, self._context = self._scales, None, context
+        self.scale(scales or ())
+
     def scale(self, scales: tuple[float, ...]) -> None:
         """Compute with these scales from here on; llama.cpp builds its graph anew where they
         differ. Raises BackendError."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llama_cpp import llama_cpp as native
@@ -35,6 +35,7 @@ from runner.backends.host_sampling.sampler import HostSampler
 from runner.backends.llamacpp.adapters import Adapters
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.resize import resize
 from runner.backends.llamacpp.saved_sequence import (
     LlamaCppSavedSequence,
     copy_in,
@@ -59,10 +60,12 @@ class LlamaCppBackend(Backend):
         capacity: Capacity,
         vision: LlamaCppVisionEncoder | None = None,
         adapters: Adapters | None = None,
+        parameters: Any = None,
     ) -> None:
         """Takes over context and vision, which is that of rows with images. adapters: of the
-        context."""
+        context. parameters: that it was made with; None: its cache does not grow."""
         self.capacity = capacity
+        self._parameters = parameters
         self._context = context
         self._batch = TokenBatch(capacity.batch_tokens)
         self._grouping = SmallBatchPolicy()
@@ -272,7 +275,16 @@ class LlamaCppBackend(Backend):
         if self._positions is not None:
             self._positions.set_spans(sequence, state.image_spans)
 
+    def grow(self, pool_tokens: int) -> None:
+        resize(self._context, self._parameters, pool_tokens)
+        if self._adapters is not None:
+            self._adapters.move(self._context.handle)
+        tokens = native.llama_n_ctx(self._context.handle)
+        self.capacity = replace(self.capacity, pool_tokens=tokens)
+
     def reset(self) -> None:
+        if not self._context.memory:
+            raise BackendError("there is no cache; memory may be short")
         native.llama_memory_clear(self._context.memory, False)
         if self._positions:
             self._positions.clear()

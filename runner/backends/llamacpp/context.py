@@ -42,6 +42,7 @@ class Context:
         """Make the context anew, with other llama_context_params; what it kept is lost. There are
         never two. Raises BackendError when there is none now: replace it again."""
         self._native.close()
+        self.handle = self.memory = self._rows = None
         self.handle = native.llama_init_from_model(self.model, parameters)
         if not self.handle:
             raise BackendError("no context could be created; memory may be short")
@@ -54,6 +55,8 @@ class Context:
 
     def decode_native(self, batch: Any) -> None:
         """Compute a llama_batch. Raises as decode does."""
+        if not self.handle:
+            raise BackendError("there is no context; memory may be short")
         code = native.llama_decode(self.handle, batch)
         if code == 0:
             return

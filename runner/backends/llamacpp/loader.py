@@ -84,7 +84,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
             "generation"
         )
-    backend, pair = _backend(plan, context, vision, adapters)
+    backend, pair = _backend(plan, context, params, vision, adapters)
     return LoadedBackend(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
@@ -107,11 +107,12 @@ def _with_kernels(plan: LoadPlan) -> LoadPlan:
 def _backend(
     plan: LoadPlan,
     context: Context,
+    parameters: Any,
     vision: LlamaCppVisionEncoder | None,
     adapters: Adapters | None,
 ) -> tuple[Backend, PairEncoder | None]:
     if not plan.embedding:
-        return _generation(plan, context, vision, adapters), None
+        return _generation(plan, context, parameters, vision, adapters), None
     capacity = _embedding_capacity(plan, context)
     if not plan.ranking:
         return LlamaCppEmbeddingBackend(
@@ -176,19 +177,21 @@ def _context_parameters(plan: LoadPlan, model: Any) -> Any:
 def _generation(
     plan: LoadPlan,
     context: Context,
+    parameters: Any,
     vision: LlamaCppVisionEncoder | None,
     adapters: Adapters | None,
 ) -> LlamaCppBackend:
     handle, model = context.handle, context.model
     recurrent = native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model)
     pool_tokens = native.llama_n_ctx(handle)
+    most_tokens = max(pool_tokens, plan.max_pool_tokens or 0)
     batch_tokens = min(plan.batch_tokens, native.llama_n_batch(handle))
     return LlamaCppBackend(
         context,
         Capacity(
             pool_tokens=pool_tokens,
             max_sequences=native.llama_n_seq_max(handle),
-            context_length=min(plan.max_context_length, pool_tokens),
+            context_length=min(plan.max_context_length, most_tokens),
             batch_tokens=batch_tokens,
             vocabulary=context.vocabulary_size,
             block_size=1,
@@ -204,6 +207,7 @@ def _generation(
         ),
         vision,
         adapters,
+        parameters,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runner.backends.backend import Capacity, Row, SampledToken
+from runner.backends.backend import Backend, Capacity, Row, SampledToken
 from runner.engine.engine import Engine
+from runner.engine.pool_growth import PoolGrowth
 from runner.errors import HearthError
 from runner.types import Delta, Finish, GenerateRequest, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
@@ -45,6 +46,7 @@ class Run:
         max_running: int | None = None,
         idle_tokens: int | None = None,
         clock: Callable[[], float] = lambda: 0.0,
+        growth: Callable[[Backend], PoolGrowth] | None = None,
     ) -> None:
         self.backend = Recorder(Capacity(pool, sequences, context, batch, VOCABULARY, 1, True))
         self.engine = Engine(
@@ -54,6 +56,8 @@ class Run:
             idle_tokens=idle_tokens,
             clock=clock,
         )
+        if growth is not None:
+            self.engine.scheduler.cache.growth = growth(self.backend)
         self.deltas: dict[str, list[Delta]] = {}
         self.errors: dict[str, HearthError] = {}
         self.first: list[str] = []  # ids by their first token

@@ -44,6 +44,15 @@ def test_without_a_wish_or_a_need_nothing_leaves(options: dict[str, int]) -> Non
     assert list(finish.tokens[: len(PROMPT)]) == PROMPT
 
 
+@pytest.mark.parametrize(
+    ("context", "expected"), [(4096, 40_960), (8192, 65_536), (32_768, 65_536), (131_072, 131_072)]
+)
+def test_a_long_context_makes_no_answer_endless(context: int, expected: int) -> None:
+    shift = context_shift(0, 5, context, None)
+    assert shift is not None
+    assert shift.max_tokens == 5 + expected
+
+
 def test_an_answer_without_a_limit_ends_after_some_contexts() -> None:
     finish = answered(n_keep=0).end("a")
     assert finish.usage.completion_tokens == MAX_CONTEXTS * CONTEXT

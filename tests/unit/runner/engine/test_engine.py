@@ -494,7 +494,7 @@ def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
 
 def test_each_token_has_a_vector_in_batches_until_an_answer_is_full() -> None:
     run = Run(context=64, batch=64)
-    run.engine.capacity = replace(run.engine.capacity, vector_width=MAX_TOKEN_VALUES // 120)
+    run.backend.capacity = replace(run.backend.capacity, vector_width=MAX_TOKEN_VALUES // 120)
     form, inputs = EmbeddingForm("none"), [[1] * 40, [2] * 40, [3] * 40]
     run.engine.embed(GenerateRequest("e", form=form), inputs, truncate=False)
     while not (output := run.engine.step()).embeddings:

@@ -390,3 +390,48 @@ def test_the_worker_gives_up_core_files_and_privileges(loaded: Client) -> None:
     with open(f"/proc/{pid}/limits") as limits:
         core = next(line for line in limits if line.startswith("Max core file size"))
     assert core.split()[4:6] == ["1", "1"]
+
+
+def growing(client: Client, granted: Callable[[int], int]) -> list[int]:
+    """Answer the worker when it asks for a larger cache; what it asks for."""
+    asked: list[int] = []
+    receive = client.receive
+
+    def receive_and_grant() -> dict[str, Any] | None:
+        frame = receive()
+        if frame is not None and frame["op"] == "grow":
+            asked.append(frame["tokens"])
+            client.send("grant", id="grow", pool_tokens=granted(frame["tokens"]))
+        return frame
+
+    client.receive = receive_and_grant  # type: ignore[method-assign]
+    plan = replace(PLAN, pool_tokens=256, context_length=256, max_pool_tokens=2048)
+    assert client.load(replace(plan, sequence_tokens=2048))["op"] == "ready"
+    return asked
+
+
+def test_the_daemon_is_asked_for_a_larger_cache(worker: Client) -> None:
+    asked = growing(worker, lambda tokens: 2 * tokens)
+    worker.generate("short", "x" * 100)
+    worker.generate("long", "y" * 900)
+    worker.finish("short", "long")
+    assert (worker.text("short"), worker.text("long")) == ("x" * 100, "y" * 900)
+    assert len(asked) <= 2  # for the prompt, and for both answers
+    assert worker.stats().pool_tokens == min(2 * asked[-1], 2048)
+
+
+def test_a_conversation_is_cut_to_the_cache_that_must_not_grow(worker: Client) -> None:
+    growing(worker, lambda _: 256)
+    old = (Message("user", "o" * 400), Message("assistant", "yes"))
+    messages = (*old, Message("user", "new"))
+    request = GenerateRequest("x", messages=messages, truncate_messages=True)
+    worker.send("generate", id="x", request=to_json(request))
+    worker.finish("x")
+    finish = worker.deltas["x"][-1].finish
+    assert finish is not None
+    assert (worker.text("x"), finish.messages_dropped) == ("new", 2)
+    with pytest.raises(HearthError) as caught:
+        worker.call(
+            "generate", request=to_json(replace(request, id="call", truncate_messages=False))
+        )
+    assert caught.value.details["context_length"] == 256

@@ -108,6 +108,8 @@ def test_an_adapter_gives_the_logits_of_merged_weights(
     assert relative_error(logits(later), plain) < 1e-3
     later.backend.scale_adapters((scale,))
     assert relative_error(logits(later, 1), expected) < 1e-3
+    later.backend.grow(2048)
+    assert relative_error(logits(later, 2), expected) < 1e-3
     assert relative_error(plain, expected) > 0.05
 
 
