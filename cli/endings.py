@@ -15,8 +15,8 @@ _LIMITS = {
     "num_predict": "the answer was cut at num_predict, {eval_count} tokens; -1 sets no limit",
     "context": "the answer was cut: the context of {context} tokens is full; shorten the prompt, "
     "or raise num_ctx if the model allows more",
-    "generation": "the answer was cut at {eval_count} tokens, ten contexts: the limit of answers "
-    "without one; set num_predict to have another",
+    "generation": "the answer was cut at {eval_count} tokens, the limit of answers without one; "
+    "set num_predict to have another",
     "repetition": "the answer was cut because it only repeated itself; repeat_penalty 1.1 may "
     "help, and repeat_limit 0 lets it go on",
 }

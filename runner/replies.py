@@ -40,7 +40,8 @@ class OllamaModelEntry(TypedDict):
 
 class RunningModelEntry(TypedDict):
     """A model in memory. expires_at in centuries: it stays. stats null: its worker does not answer.
-    context_length: that of its last request. shares_memory_of: the model whose weights and cache it
+    context_length: that of its last request. pool_tokens: what the cache holds now, which grows as
+    conversations need it. shares_memory_of: the model whose weights and cache it
     uses; size and size_vram are 0 then, for they are counted there."""
 
     name: str

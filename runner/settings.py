@@ -214,7 +214,7 @@ class Settings:
     context_length: int | None = _setting(
         _optional_count,
         None,
-        "default context length; 0: that of the model, at most 4096",
+        "default context length; 0: what the model and the memory allow",
         "OLLAMA_CONTEXT_LENGTH",
     )
     num_parallel: int = _setting(

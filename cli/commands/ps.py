@@ -36,6 +36,12 @@ def row(model: RunningModelEntry, now: datetime) -> tuple[str, ...]:
         short_digest(model.get("digest")),
         "shared" if shared else size(model.get("size", 0)),
         "-" if shared else processor(model.get("size", 0), model.get("size_vram", 0)),
-        str(model.get("context_length") or "-"),
+        _context(model),
         until(model.get("expires_at"), now),
     )
+
+
+def _context(model: RunningModelEntry) -> str:
+    """The longest context, and what of it the cache can hold so far."""
+    length, pool = model.get("context_length", 0), model.get("pool_tokens", 0)
+    return f"{pool} of {length}" if 0 < pool < length else str(length or "-")

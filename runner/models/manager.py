@@ -37,6 +37,7 @@ from runner.models.model_files import model_files
 from runner.models.model_shape import model_shape
 from runner.models.observer import Observer
 from runner.models.options import check_options
+from runner.models.pool_growth import grow_pool
 from runner.models.resident import Load, Resident
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
@@ -221,7 +222,8 @@ class Manager:
         resident = self._residents.get(str(stored.digest))
         if resident is None or resident.load is self._claimed:
             return None
-        return resident if resident.context(options) <= resident.load.max_context_length else None
+        fits = resident.least_context(options) <= resident.load.max_context_length
+        return resident if fits else None
 
     async def _enter(
         self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
@@ -275,6 +277,7 @@ class Manager:
             on_expire=self._on_expire,
             default_context=context_length(asked.shape, asked.default),
             trained_context=asked.shape.context_length,
+            set_context=asked.default.num_ctx is not None,
         )
         load.join(resident)
         return resident
@@ -312,8 +315,11 @@ class Manager:
         self._observer.loaded(load.first_name, load.load_s)
         worker.on_failure(lambda: self._set_aside(load))
         worker.on_end(lambda: self._on_worker_end(load, worker))
+        worker.grow_pool = lambda tokens: grow_pool(
+            load, tokens, lambda: self._memory.budget(self.present), self._evict_idle
+        )
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
-                 "%d layers on GPU, pid %d", name, load.load_s, plan.context_length,
+                 "%d layers on GPU, pid %d", name, load.load_s, plan.max_context_length,
                  plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
         if worker.info.unconfined:
             log.warning("worker %d is not fully confined: %s", worker.pid,
@@ -373,12 +379,11 @@ class Manager:
                     )
                 except InsufficientMemory as error:
                     obstacle = error
-                if (oldest := self._oldest_idle()) is not None:
-                    await self._evict(oldest)
-                elif self._now() >= deadline_s:
+                if await self._evict_idle():
+                    continue
+                if self._now() >= deadline_s:
                     raise self._held(obstacle, self._now() - began_s)
-                else:
-                    await self._wait_for_idle(began_s + CLAIM_S, deadline_s)
+                await self._wait_for_idle(began_s + CLAIM_S, deadline_s)
         finally:
             self._claimed = None
             self._none_starved.set()
@@ -412,6 +417,12 @@ class Manager:
     def _oldest_idle(self) -> Load | None:
         idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]
         return min(idle, key=lambda item: item.used_at_s, default=None)
+
+    async def _evict_idle(self) -> bool:
+        """End the model that was idle for longest. False: there is none."""
+        if (oldest := self._oldest_idle()) is not None:
+            await self._evict(oldest)
+        return oldest is not None
 
     async def _evict(self, load: Load) -> None:
         for resident in load.residents:

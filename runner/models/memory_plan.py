@@ -28,6 +28,7 @@ DEFAULT_CONTEXT = 4096
 DRAFT_TOKENS = 4  # proposed by a draft model, where draft_num_predict says nothing
 POOL_SHARE = 0.25  # of free memory, for the cache of several full contexts
 MAX_POOL_TOKENS = 32_768
+START_POOL_TOKENS = 8192  # of a cache that can grow: two contexts
 BATCH_TOKENS = 512
 MAX_SEQUENCES = 256
 IDLE_TOKENS = 64  # of finished sequences in a CPU's pool: 560 of them cost one row 7 % of its speed
@@ -54,10 +55,35 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """How a model is loaded, and the memory that takes."""
+    """How a model is loaded, and the memory that takes. pool_token_bytes: of the cache, and
+    step_token_bytes: of a step's buffers, for each token that the cache can hold."""
 
     load_plan: LoadPlan
     estimate: MemoryEstimate
+    pool_token_bytes: float = 0.0
+    step_token_bytes: float = 0.0
+
+    def with_pool(self, pool_tokens: int) -> MemoryPlan:
+        """The plan with a cache of another size."""
+        more = pool_tokens - self.load_plan.pool_tokens
+        estimate = replace(
+            self.estimate,
+            cache_bytes=self.estimate.cache_bytes + int(more * self.pool_token_bytes),
+            compute_bytes=self.estimate.compute_bytes + int(more * self.step_token_bytes),
+        )
+        load_plan = replace(self.load_plan, pool_tokens=pool_tokens)
+        return replace(self, load_plan=load_plan, estimate=estimate)
+
+    def grown(self, tokens: int, free_bytes: int) -> MemoryPlan | None:
+        """The plan with a cache of tokens at least, and of twice as many as now if free_bytes of
+        memory allow that: what it holds now is copied meanwhile. None: they do not, or it may not
+        have so many."""
+        pool = self.load_plan.pool_tokens
+        free_bytes -= int(pool * self.pool_token_bytes)
+        token_bytes = self.pool_token_bytes + self.step_token_bytes
+        affordable = pool + int(max(0, free_bytes) // max(1.0, token_bytes))
+        most = min(self.load_plan.max_pool_tokens or pool, affordable)
+        return self.with_pool(min(most, max(tokens, 2 * pool))) if pool < tokens <= most else None
 
 
 def context_length(shape: ModelShape, request: LoadRequest) -> int:
@@ -108,7 +134,8 @@ def plan_memory(
     left = budget.free_bytes - plan.estimate.host_bytes
     if left < 0:
         raise _refusal(plan.estimate, max(0, budget.free_bytes))
-    return _with_swap(plan, shape, left)
+    plan = _with_swap(plan, shape, left)
+    return _with_growth(plan, shape, request, budget.free_bytes - plan.estimate.host_bytes)
 
 
 def _propose(
@@ -143,6 +170,9 @@ def _plan(
     gpus = budget.gpus(files.backend)
     after_weights = max(0, budget.free_bytes + sum(gpus) - shape.all_weights_bytes)
     pool = pool_tokens(context, request.num_parallel, per_token, after_weights)
+    growing = _can_grow(files, gpus, request)
+    if growing:
+        pool = min(pool, max(context, START_POOL_TOKENS, shape.original_context + 1))
     batch = min(max(1, request.num_batch or BATCH_TOKENS), pool)
     estimate = MemoryEstimate(
         weights_bytes=shape.all_weights_bytes,
@@ -159,6 +189,7 @@ def _plan(
         backend=files.backend,
         context_length=context,
         pool_tokens=pool,
+        max_pool_tokens=pool if growing else None,
         max_sequences=max_sequences(request.num_parallel),
         max_running=max(1, request.num_parallel),
         batch_tokens=batch,
@@ -183,7 +214,13 @@ def _plan(
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    return MemoryPlan(load_plan, estimate.with_gpu_layers(layers, shape.layers))
+    row_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention)
+    return MemoryPlan(
+        load_plan,
+        estimate.with_gpu_layers(layers, shape.layers),
+        per_token,
+        row_bytes - compute_bytes(shape, batch, pool, request.flash_attention),
+    )
 
 
 def _draft_tokens(files: ModelFiles, request: LoadRequest) -> int:
@@ -206,6 +243,38 @@ def _for_torch(
     )
 
 
+def _can_grow(files: ModelFiles, gpus: Sequence[int], request: LoadRequest) -> bool:
+    """Whether the cache can be made larger while the model is loaded. One on GPUs has from the
+    start what it may have: how many layers go there depends on it."""
+    on_cpu = not gpus or request.num_gpu == 0
+    return files.backend == "llamacpp" and not files.embedding and on_cpu
+
+
+def _with_growth(
+    plan: MemoryPlan, shape: ModelShape, request: LoadRequest, left: int
+) -> MemoryPlan:
+    """With what the cache may grow to: the model's longest context, or several of those asked for,
+    as far as the memory left allows now, when half of it is copied into the whole."""
+    load_plan = plan.load_plan
+    pool = load_plan.pool_tokens
+    if load_plan.max_pool_tokens is None:
+        return plan
+    several = min(max(1, request.num_parallel) * load_plan.context_length, MAX_POOL_TOKENS)
+    wanted = max(shape.context_length, several)
+    if pool <= shape.original_context:  # beyond it llama.cpp rotates keys otherwise
+        wanted = min(wanted, shape.original_context)
+    half = plan.pool_token_bytes / 2
+    token_bytes = plan.pool_token_bytes + half + plan.step_token_bytes
+    affordable = pool + int(max(0.0, left - pool * half) // max(1.0, token_bytes))
+    most = max(pool, min(wanted, affordable))
+    return replace(
+        plan,
+        load_plan=replace(
+            load_plan, max_pool_tokens=most, sequence_tokens=min(most, shape.context_length)
+        ),
+    )
+
+
 def _idle_tokens_are_slow(plan: LoadPlan, shape: ModelShape) -> bool:
     """True when finished sequences in the pool slow the others down: every step attends over
     them too, which a GPU hardly notices and a model without attention does not do."""
@@ -222,7 +291,7 @@ def _with_swap(plan: MemoryPlan, shape: ModelShape, left: int) -> MemoryPlan:
     if size < min_size or not _idle_tokens_are_slow(load_plan, shape):
         return plan
     load_plan = replace(load_plan, idle_tokens=IDLE_TOKENS, swap_bytes=size)
-    return MemoryPlan(load_plan, replace(estimate, swap_bytes=size))
+    return replace(plan, load_plan=load_plan, estimate=replace(estimate, swap_bytes=size))
 
 
 def _refusal(estimate: MemoryEstimate, available: int) -> InsufficientMemory:

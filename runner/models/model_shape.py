@@ -31,7 +31,8 @@ class ModelShape:
     layer has no cache of keys and values. weights_bytes: with those of the adapters. draft: of the
     model that proposes tokens, loaded beside it; projector likewise. stored_bytes: what torch has
     of the weights on a GPU, where that is not weights_bytes. work_bytes: what requests take beside
-    the cache and the buffers of a step."""
+    the cache and the buffers of a step. original_context: beyond which positions are rotated in
+    another way; 0: in one way only."""
 
     weights_bytes: int
     context_length: int
@@ -46,6 +47,7 @@ class ModelShape:
     projector: ProjectorShape | None = None
     stored_bytes: int | None = None
     work_bytes: int = 0
+    original_context: int = 0
 
     @property
     def all_weights_bytes(self) -> int:
@@ -114,7 +116,15 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
         heads_kv=header.head_counts_kv or (0,) * layers,
         key_length=header.key_length or 0,
         value_length=header.value_length or 0,
+        original_context=_original_context(header),
     )
+
+
+def _original_context(header: GgufHeader) -> int:
+    if not any("rope_factors_long" in tensor.name for tensor in header.tensors):
+        return 0
+    value = header.architecture_value("rope.scaling.original_context_length")
+    return value if isinstance(value, int) else 0
 
 
 def _weights_bytes(bundle: Bundle, backend: str | None) -> int:

@@ -110,6 +110,7 @@ class Resident:
     on_expire: Callable[[Resident], None]
     default_context: int  # the context of a request that does not say num_ctx
     trained_context: int  # the longest one
+    set_context: bool = True  # default_context was asked for; False: it is the least
     names: set[str] = field(default_factory=set)
     users: int = 0
     used_at_s: float = 0.0
@@ -118,9 +119,17 @@ class Resident:
     context_length: int = 0  # of the last lease
     _timer: asyncio.TimerHandle | None = None
 
-    def context(self, options: Mapping[str, Any]) -> int:
-        """The most tokens of a sequence of a request with these options."""
+    def least_context(self, options: Mapping[str, Any]) -> int:
+        """What a load must have for a request with these options."""
         return min(options.get("num_ctx") or self.default_context, self.trained_context)
+
+    def context(self, options: Mapping[str, Any]) -> int:
+        """The most tokens of a sequence of a request with these options: as many as the load can
+        have where nobody says."""
+        least = self.least_context(options)
+        if options.get("num_ctx") or self.set_context:
+            return least
+        return max(least, self.load.max_context_length)
 
     def clamped_context(self, options: Mapping[str, Any]) -> int | None:
         """The context in place of a longer one that the options or the Modelfile ask for; None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from runner.errors import (
@@ -47,6 +47,7 @@ class WorkerHandle:
         self.name = name
         self.plan = plan
         self.observer = Observer()
+        self.grow_pool: Callable[[int], Awaitable[int]] | None = None  # see grow_pool
         self.progress = 0.0
         self.crashed = False
         self.signal_name: str | None = None  # that ended the process
@@ -55,7 +56,7 @@ class WorkerHandle:
         self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._parts: dict[str, Callable[[Any], None]] = {}  # of replies that come in parts
-        self._sending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._failed: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
@@ -119,11 +120,14 @@ class WorkerHandle:
         self._watchdog.touch()
         for index, request in enumerate(requests):
             if self._begin(request, stream, ids) > LARGE:
-                rest = self._loop.create_task(self._begin_rest(requests[index + 1 :], stream, ids))
-                self._sending.add(rest)
-                rest.add_done_callback(self._sending.discard)
+                self._keep(self._begin_rest(requests[index + 1 :], stream, ids))
                 break
         return stream
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _begin(self, request: GenerateRequest, stream: DeltaStream, ids: list[str]) -> int:
         """Send a request unless it has been cancelled; the bytes of its frame."""
@@ -334,6 +338,8 @@ class WorkerHandle:
                 take(frame["result"])
         elif op == "error":
             self._on_error(frame["id"], from_wire(frame["error"]))
+        elif op == "grow":
+            self._keep(self._grant(int(frame["tokens"])))
         elif op == "loading":
             self.progress = min(max(float(frame["progress"]), 0.0), 1.0)
         elif op == "ready":
@@ -365,8 +371,8 @@ class WorkerHandle:
                 self.observer.finished(model, delta.finish)
                 if delta.finish.limit == "generation":
                     log.warning(
-                        "%s: a model did not end its answer; it was stopped after %d tokens, ten"
-                        " contexts (num_predict sets another limit)",
+                        "%s: a model did not end its answer; it was stopped after %d tokens"
+                        " (num_predict sets another limit)",
                         *(self.name, delta.finish.usage.completion_tokens),
                     )
             stream.push(index, delta)
@@ -382,6 +388,11 @@ class WorkerHandle:
             siblings = [i for i, (g, *_) in self._sequences.items() if g is entry[0]]
             entry[0].fail(error)
             self._cancel(siblings)
+
+    async def _grant(self, tokens: int) -> None:
+        """Answer a worker whose cache is full."""
+        granted = self.plan.pool_tokens if self.grow_pool is None else await self.grow_pool(tokens)
+        self._send({"op": "grant", "id": "grow", "pool_tokens": granted})
 
     def _on_ready(self, info: dict[str, Any]) -> None:
         ready = from_json(WorkerInfo, info)

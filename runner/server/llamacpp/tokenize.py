@@ -94,7 +94,7 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
             tokens = await worker.tokenize(str(given[0]), add_special=body.special)
         answer: TokenizeResponse = {
             "count": len(tokens),
-            "max_model_len": lease.plan.context_length,
+            "max_model_len": lease.context_length,
             "tokens": tokens,
             "token_strs": None,
         }

@@ -83,6 +83,15 @@ def test_ps_shows_where_a_model_is_and_until_when(
     ]
 
 
+def test_ps_shows_what_of_the_context_the_cache_holds_so_far(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pool, context in ((512, "512 of 2048"), (2048, "2048"), (9000, "2048")):
+        daemon.reply("GET", "/api/ps", {"models": [LOADED | {"pool_tokens": pool}]})
+        assert execute(["ps"]) == 0
+        assert f"100% CPU {context} 5 hours" in lines(capsys)[1]
+
+
 def test_ps_counts_shared_memory_once(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class FakeWorker:
     def __init__(self, name: str, plan: LoadPlan) -> None:
         self.name, self.plan = name, plan
         self.pid, self.crashed, self.closed = 2**22 + 1, False, False
+        self.grow_pool: Callable[[int], Awaitable[int]]
         self.info = WorkerInfo(256)
         self.signal_name: str | None = None
         self._end: list[Callable[[], None]] = []
@@ -346,6 +348,46 @@ async def test_a_longer_context_that_the_pool_holds_needs_no_other_load(
     for num_ctx in (100, 400, 401, 1600):
         await use(manager, "a", options={"num_ctx": num_ctx})
     assert [worker.plan.pool_tokens for worker in starter.started] == [400, 1604]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "expected", "closed"),
+    [
+        (5000, 100_000, 8192, False),  # twice as many
+        (40_000, 100_000, 40_000, True),
+        (40_000, 30_000, 4096, False),
+        (100_000, 100_000, 4096, True),  # more than there is
+        (-1, 100_000, 4096, False),
+    ],
+)
+async def test_a_cache_grows_into_free_memory_and_that_of_idle_models(
+    make: Make, starter: Starter, tokens: int, limit: int, expected: int, closed: bool
+) -> None:
+    manager = make(num_parallel=1, memory_limit=1 << 30)
+    await use(manager, "b")
+    async with manager.lease("a") as lease:
+        load = lease.resident.load
+        plan = replace(load.plan.load_plan, max_pool_tokens=limit)
+        load.plan = replace(load.plan, load_plan=plan, pool_token_bytes=16_384.0)
+        before = load.plan.estimate.host_bytes
+        idle, worker = starter.started
+        assert await worker.grow_pool(tokens) == expected
+        assert load.plan.load_plan.pool_tokens == expected
+        assert load.plan.estimate.host_bytes - before == (expected - 4096) * (16_384 + 2048)
+        assert idle.closed is closed
+    assert await worker.grow_pool(tokens) == expected  # for nobody
+
+
+async def test_without_num_ctx_the_context_is_what_the_cache_may_grow_to(make: Make) -> None:
+    manager = make(num_parallel=1)
+    async with manager.lease("a") as lease:
+        load = lease.resident.load
+        plan = replace(load.plan.load_plan, max_pool_tokens=4000, sequence_tokens=4000)
+        load.plan = replace(load.plan, load_plan=replace(plan, context_length=512))
+        lease.resident.default_context = 512
+    for options, context in (({}, 4000), ({"num_ctx": 300}, 300), ({"num_ctx": 3000}, 3000)):
+        async with manager.lease("a", options) as lease:
+            assert (lease.context_length, lease.resident.load) == (context, load)
 
 
 async def test_an_overwritten_model_is_loaded_anew(

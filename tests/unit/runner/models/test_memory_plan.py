@@ -92,8 +92,62 @@ def test_the_estimate_is_the_sum_of_its_parts() -> None:
 
 
 def test_the_pool_holds_several_contexts_where_memory_allows() -> None:
-    assert plan(free=64 * GIB).load_plan.pool_tokens == MAX_POOL_TOKENS
-    assert plan(request=LoadRequest(num_parallel=2)).load_plan.pool_tokens == 8192
+    on_gpu = plan(free=64 * GIB, gpu_bytes=(80 * GIB,)).load_plan
+    assert (on_gpu.pool_tokens, on_gpu.max_pool_tokens) == (MAX_POOL_TOKENS, None)
+    two = plan(request=LoadRequest(num_parallel=2), gpu_bytes=(80 * GIB,)).load_plan
+    assert two.pool_tokens == 8192
+
+
+@pytest.mark.parametrize(
+    ("trained", "fields", "expected"),
+    [
+        (40_960, {}, (8192, 40_960, 40_960)),
+        (2048, {}, (8192, 32_768, 2048)),
+        (2048, {"num_parallel": 1}, (2048, 2048, 2048)),
+        (40_960, {"num_ctx": 20_000}, (20_000, 40_960, 40_960)),
+        (40_960, {"num_ctx": 512, "num_parallel": 2}, (1024, 40_960, 40_960)),
+    ],
+)
+def test_a_cache_starts_small_and_may_grow_to_the_longest_context(
+    trained: int, fields: dict[str, int], expected: tuple[int, int, int]
+) -> None:
+    made = plan(shape(context_length=trained), LoadRequest(**fields), 64 * GIB).load_plan  # type: ignore[arg-type]
+    assert (made.pool_tokens, made.max_pool_tokens, made.max_context_length) == expected
+
+
+def test_a_cache_starts_beyond_where_positions_are_rotated_otherwise_or_stays_before() -> None:
+    model = shape(context_length=131_072, original_context=16_384)
+    assert plan(model, free=64 * GIB).load_plan.pool_tokens == 16_385
+    tight = plan(model, free=6 * GIB).load_plan
+    assert tight.pool_tokens < tight.max_pool_tokens == 16_384
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(
+    free=st.integers(2 * GIB, 24 * GIB),
+    left=st.integers(0, 16 * GIB),
+    tokens=st.integers(1, 50_000),
+    num_ctx=st.none() | st.integers(1, 50_000),
+)
+def test_a_cache_grows_only_within_the_memory_left(
+    free: int, left: int, tokens: int, num_ctx: int | None
+) -> None:
+    """What the old one holds is in memory with the new one for a moment."""
+    try:
+        made = plan(request=LoadRequest(num_ctx=num_ctx), free=free)
+    except InsufficientMemory:
+        return
+    most = made.load_plan.max_pool_tokens or 0
+    assert made.with_pool(most).estimate.host_bytes <= max(free, made.estimate.host_bytes)
+    grown = made.grown(tokens, left)
+    if grown is None:
+        least = made.with_pool(max(tokens, made.load_plan.pool_tokens))
+        more = least.estimate.host_bytes - made.estimate.host_bytes
+        assert tokens > most or more + made.estimate.cache_bytes > left - (1 << 20) or more == 0
+        return
+    assert max(tokens, made.load_plan.pool_tokens) <= grown.load_plan.pool_tokens <= most
+    more = grown.estimate.host_bytes - made.estimate.host_bytes
+    assert more + made.estimate.cache_bytes <= left
 
 
 def test_the_pool_shrinks_to_one_context_before_a_load_is_refused() -> None:

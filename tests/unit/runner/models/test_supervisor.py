@@ -312,3 +312,31 @@ async def test_a_request_that_no_frame_can_hold_is_refused_and_forgotten(
         await worker.count(asked[0])
     assert not worker.busy
     await worker.close()
+
+
+async def test_a_worker_is_told_what_its_cache_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        READY
+        + "for tokens in (500, 900):\n"
+        + "    receive()\n"
+        + "    send({'op': 'grow', 'tokens': tokens})\n"
+        + "    got = receive()\n"
+        + "    send({'op': 'reply', 'id': f'call-{tokens}', 'result': got})\n"
+        + "receive()\n"
+    )
+    worker = await start(monkeypatch, script)
+    asked: list[int] = []
+
+    async def grow(tokens: int) -> int:
+        asked.append(tokens)
+        return 2 * tokens
+
+    for tokens, granted in ((500, PLAN.pool_tokens), (900, 1800)):  # at first by nobody
+        assert await worker._call(f"call-{tokens}", "stats", {}) == {
+            "op": "grant",
+            "id": "grow",
+            "pool_tokens": granted,
+        }
+        worker.grow_pool = grow
+    assert asked == [900]
+    await worker.close()
