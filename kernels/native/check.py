@@ -23,10 +23,10 @@ CLOSE = 0.02  # of the largest value: the columns are rounded to bytes
 
 
 def check_matmul(library: Path) -> bool:
-    """Whether products of random weights come out right, for odd shapes too: of Q8_0, and of Q4_K,
-    whose scales are packed."""
+    """Whether products of random weights come out right, for odd shapes too: of Q8_0, of Q4_K,
+    whose scales are packed, and of F16."""
     random = np.random.default_rng(0)
-    for ggml_type, factors in ((GgmlType.Q8_0, 1), (GgmlType.Q4_K, 2)):
+    for ggml_type, factors in ((GgmlType.Q8_0, 1), (GgmlType.Q4_K, 2), (GgmlType.F16, 1)):
         block_size, block_bytes = GGML_QUANT_SIZES[ggml_type]
         for rows, k, columns in ((64, 256, 1), (37, 1280, 5), (100, 3072, 19)):
             blocks = random.integers(0, 256, (rows, k // block_size, block_bytes), np.uint8)

@@ -143,30 +143,38 @@ inline void dot_row_by_row(const char *const *rows, const char *x, int64_t x_byt
     store_sums<C>(out, sums);
 }
 
-// The same with the rows taken together. What lies prefetch_bytes behind is fetched.
-template <class Dot, int C>
+// The same with TOGETHER of the rows taken together, and one register for each sum, so that its
+// bits are the same whatever C and TOGETHER are. What lies prefetch_bytes behind is fetched.
+template <class Dot, int C, int TOGETHER = DOT_ROWS>
 inline void dot_tile(const char *const *rows, int64_t prefetch_bytes, const char *x,
                      int64_t x_bytes, int64_t k, float (*out)[DOT_ROWS]) {
-    vec_f32 acc[C][DOT_ROWS];
-    for (auto &column : acc)
-        for (auto &one : column) one = zero_f32();
-    int64_t i = 0;
-    for (; i + Dot::STEP <= k; i += Dot::STEP) {
-        typename Dot::Register column[C];
-        for (int c = 0; c < C; c++) column[c] = Dot::inputs(x + c * x_bytes, i);
-        for (int r = 0; r < DOT_ROWS; r++) {
-            const typename Dot::Register w = Dot::weights(rows[r], i);
-            prefetch(Dot::address(rows[r], i) + prefetch_bytes);
-            for (int c = 0; c < C; c++) acc[c][r] = Dot::accumulate(acc[c][r], w, column[c]);
+    vec_f32 sums[C][DOT_ROWS];
+    for (int first = 0; first < DOT_ROWS; first += TOGETHER) {
+        vec_f32 acc[C][TOGETHER];
+        for (auto &column : acc)
+            for (auto &one : column) one = zero_f32();
+        int64_t i = 0;
+        for (; i + Dot::STEP <= k; i += Dot::STEP) {
+            typename Dot::Register column[C];
+            for (int c = 0; c < C; c++) column[c] = Dot::inputs(x + c * x_bytes, i);
+            for (int r = 0; r < TOGETHER; r++) {
+                const char *row = rows[first + r];
+                const typename Dot::Register w = Dot::weights(row, i);
+                prefetch(Dot::address(row, i) + prefetch_bytes);
+                for (int c = 0; c < C; c++) acc[c][r] = Dot::accumulate(acc[c][r], w, column[c]);
+            }
         }
+        if (i < k)
+            for (int r = 0; r < TOGETHER; r++) {
+                const typename Dot::Register w = Dot::last_weights(rows[first + r], i, k);
+                for (int c = 0; c < C; c++)
+                    acc[c][r] =
+                        Dot::accumulate(acc[c][r], w, Dot::last_inputs(x + c * x_bytes, i, k));
+            }
+        for (int c = 0; c < C; c++)
+            for (int r = 0; r < TOGETHER; r++) sums[c][first + r] = acc[c][r];
     }
-    if (i < k)
-        for (int r = 0; r < DOT_ROWS; r++) {
-            const typename Dot::Register w = Dot::last_weights(rows[r], i, k);
-            for (int c = 0; c < C; c++)
-                acc[c][r] = Dot::accumulate(acc[c][r], w, Dot::last_inputs(x + c * x_bytes, i, k));
-        }
-    store_sums<C>(out, acc);
+    store_sums<C>(out, sums);
 }
 
 }  // namespace hearth

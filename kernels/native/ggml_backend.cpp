@@ -189,12 +189,13 @@ enum ggml_status multiply(Context &context, const ggml_tensor *const *products, 
         add_products(context, products, count);
     else if (!add_experts(context, first))
         return GGML_STATUS_FAILED;
+    const int type = first->src[0]->type;
     const int64_t k = first->src[0]->ne[0], sets = (int64_t)context.column_sets.size();
-    if (!context.reserve(
-            hearth_matmul_workspace_bytes(k, (int64_t)context.x.size(), sets, context.threads)))
+    if (!context.reserve(hearth_matmul_workspace_bytes(type, k, (int64_t)context.x.size(), sets,
+                                                       context.threads)))
         return GGML_STATUS_ALLOC_FAILED;
     const hearth_matmul_args args = {
-        first->src[0]->type,
+        type,
         context.threads,
         k,
         context.x.data(),

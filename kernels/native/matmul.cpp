@@ -7,13 +7,12 @@
 // KC and NC are those of BLIS.
 #include "matmul.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
+#include "float_matmul.h"
 #include "formats.h"
+#include "matmul_tasks.h"
 #include "simd.h"
 #include "types.h"
 
@@ -25,10 +24,6 @@ constexpr int MR = PANELS * LANES;           // rows of a register tile
 constexpr int NR = LANES == 16 ? 4 : 8;      // its columns: a load for each, shared by the panels
 constexpr int KC = 512;                      // values of a row that are unpacked at a time
 constexpr int NC = 64 * NR;  // columns that pass over a panel before it is unpacked again
-// Up to so many values of x are quantized by each thread for itself: that takes less time than to
-// wait for others.
-constexpr int64_t MAX_REPLICATED_VALUES = 4096;
-
 // NR quantized columns. Byte j of value 4i + j of column c lies at values[(i * NR + c) * 4 + j];
 // what belongs to group g of it, at [g * NR + c].
 struct ColumnTile {
@@ -48,8 +43,8 @@ struct TileLayout {
         initial_dot = scaled_sum + NR * k / 16 * sizeof(float);
         tile_bytes = (initial_dot + NR * k / 16 * sizeof(int32_t) + 63) / 64 * 64;
     }
-    ColumnTile at(void *tiles, int64_t t) const {
-        char *p = (char *)tiles + t * tile_bytes;
+    ColumnTile at(void *tile) const {
+        char *p = (char *)tile;
         return {(int8_t *)p, (float *)(p + scale), (float *)(p + scaled_sum),
                 (int32_t *)(p + initial_dot)};
     }
@@ -172,27 +167,20 @@ struct ThreadScratch {
     alignas(64) float sums[NC][PANELS][LANES];
 };
 
-// Up to NC columns of a set, and the matrix that they are multiplied with.
-struct ColumnBlock {
-    const hearth_matmul_matrix &matrix;
-    const TileLayout &layout;
-    void *tiles;  // of all columns of the set
-    int64_t k, first;
-    int columns;
-};
-
 // sums of the first valid_rows rows of P panels from w on, for all columns of the block.
 template <class F, int P>
 void multiply_panels(const ColumnBlock &block, const uint8_t *w, int valid_rows, Panel *panels,
                      Sums sums) {
     const size_t row_bytes = block.matrix.row_bytes;
+    const TileLayout layout(block.k);
     for (int64_t first_k = 0; first_k < block.k; first_k += KC) {
         const int count = (int)std::min<int64_t>(KC, block.k - first_k);
         for (int p = 0; p < P; p++)
             unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid_rows - p * LANES),
                       first_k, count, P, panels[p]);
         for (int c = 0; c < block.columns; c += NR) {
-            const ColumnTile tile = block.layout.at(block.tiles, (block.first + c) / NR);
+            const ColumnTile tile =
+                layout.at((char *)block.tiles + (block.first + c) / NR * block.tile_bytes);
             with_count<NR>(block.columns - c, [&](auto columns) {
                 micro_kernel<F, decltype(columns)::value, P>(panels, tile, first_k, count,
                                                              sums + c);
@@ -220,65 +208,32 @@ void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch &scratch
         std::memcpy(matrix.y[block.first + c] + row, scratch.sums[c], valid_rows * sizeof(float));
 }
 
-// Whether each thread quantizes all columns for itself.
-bool replicated(int64_t k, int64_t columns) { return k * columns <= MAX_REPLICATED_VALUES; }
-
-size_t bytes_of_tiles(int64_t k, int64_t columns, int64_t column_sets) {
-    return TileLayout(k).tile_bytes * (columns / NR + column_sets);
-}
-
-// The tiles of every column set, one behind the other from `tiles` on, and where each set's begin.
-// replicate: this thread quantizes all of them; else the threads of the team share the work.
+// See matmul_tasks.h.
 template <class F>
-void quantize_columns(const hearth_matmul_args &a, const TileLayout &layout, bool replicate,
-                      void *tiles, void **set_tiles) {
-    for (int64_t s = 0; s < a.column_sets; s++) {
-        const hearth_matmul_columns &set = a.column_set[s];
-        const auto quantize = [&](int64_t c) {
-            quantize_column<F>(a.x[set.first + c], a.k, layout.at(tiles, c / NR), (int)(c % NR));
-        };
-        set_tiles[s] = tiles;
-        if (replicate) {
-            for (int64_t c = 0; c < set.count; c++) quantize(c);
-        } else {
-#pragma omp for schedule(static) nowait
-            for (int64_t c = 0; c < set.count; c++) quantize(c);
-        }
-        tiles = (char *)tiles + ceil_div(set.count, NR) * layout.tile_bytes;
+struct BlockKernel {
+    static constexpr int ROWS = MR, NR = hearth::NR, NC = hearth::NC;
+    using Scratch = ThreadScratch;
+    static size_t tile_bytes(int64_t k) { return TileLayout(k).tile_bytes; }
+    static void prepare(const float *x, int64_t k, void *tile, int column) {
+        quantize_column<F>(x, k, TileLayout(k).at(tile), column);
     }
-    if (!replicate) {
-#pragma omp barrier
+    static void multiply_rows(const ColumnBlock &block, int64_t row, Scratch &scratch) {
+        hearth::multiply_rows<F>(block, row, scratch);
     }
-}
+};
 
-template <class F>
-void matmul(const hearth_matmul_args &a) {
-    const TileLayout layout(a.k);
-    int64_t columns = 0;
-    for (int64_t s = 0; s < a.column_sets; s++) columns += a.column_set[s].count;
-    const bool replicate = replicated(a.k, columns);
-#pragma omp parallel num_threads(a.threads)
-    {
-        ThreadScratch scratch;
-        std::vector<void *> set_tiles(a.column_sets);
-        char *tiles = (char *)a.workspace;
-        if (replicate) tiles += omp_get_thread_num() * bytes_of_tiles(a.k, columns, a.column_sets);
-        quantize_columns<F>(a, layout, replicate, tiles, set_tiles.data());
-        for (int64_t m = 0; m < a.matrices; m++) {
-            const hearth_matmul_matrix &matrix = a.matrix[m];
-            const int64_t tasks = ceil_div(matrix.rows, MR);
-            const int64_t count = a.column_set[matrix.column_set].count;
-            const int chunk = (int)std::clamp<int64_t>(tasks / (a.threads * 4), 1, 16);
-#pragma omp for schedule(dynamic, chunk) nowait
-            for (int64_t task = 0; task < tasks; task++)
-                for (int64_t first = 0; first < count; first += NC) {
-                    const int block_columns = (int)std::min<int64_t>(NC, count - first);
-                    const ColumnBlock block = {matrix, layout, set_tiles[matrix.column_set],
-                                               a.k,    first,  block_columns};
-                    multiply_rows<F>(block, task * MR, scratch);
-                }
-        }
-    }
+// visit(Kernel{}) for the kernel of a type and rows of k values. False: there is none.
+template <class Visit>
+bool with_kernel(int type, int64_t k, Visit visit) {
+    if (k <= 0) return false;
+    if (type == TYPE_F16) return visit(FloatKernel<F32Dot<F16Row>>{}), true;
+    if (type == TYPE_BF16) return visit(FloatKernel<BF16Dot>{}), true;
+    bool whole = false;
+    with_format(type, BlockFormats{}, [&](auto format) {
+        whole = k % decltype(format)::BLOCK_SIZE == 0;
+        if (whole) visit(BlockKernel<decltype(format)>{});
+    });
+    return whole;
 }
 
 }  // namespace
@@ -287,17 +242,18 @@ void matmul(const hearth_matmul_args &a) {
 using namespace hearth;
 
 extern "C" bool hearth_matmul_supports(int type, int64_t k) {
-    bool fits = false;
-    with_format(type, BlockFormats{},
-                [&](auto format) { fits = k > 0 && k % decltype(format)::BLOCK_SIZE == 0; });
-    return fits;
+    return with_kernel(type, k, [](auto) {});
 }
 
-extern "C" size_t hearth_matmul_workspace_bytes(int64_t k, int64_t columns, int64_t column_sets,
-                                                int threads) {
-    return bytes_of_tiles(k, columns, column_sets) * (replicated(k, columns) ? threads : 1);
+extern "C" size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t columns,
+                                                int64_t column_sets, int threads) {
+    size_t bytes = 0;
+    with_kernel(type, k, [&](auto kernel) {
+        bytes = bytes_of_tiles<decltype(kernel)>(k, columns, column_sets);
+    });
+    return bytes * (replicated(k, columns) ? threads : 1);
 }
 
 extern "C" void hearth_matmul(const hearth_matmul_args *args) {
-    with_format(args->type, BlockFormats{}, [&](auto format) { matmul<decltype(format)>(*args); });
+    with_kernel(args->type, args->k, [&](auto kernel) { matmul<decltype(kernel)>(*args); });
 }

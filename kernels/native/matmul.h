@@ -1,4 +1,5 @@
-// Matrix products with weights in GGUF's block formats: y[c][r] = sum over k of w[r][k] x[c][k].
+// Matrix products with weights in GGUF's block formats, F16 and BF16: y[c][r] = sum over k of
+// w[r][k] x[c][k].
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct hearth_matmul_matrix {
 struct hearth_matmul_args {
     int type;               // ggml's number of the weights' format
     int threads;            // at least 1
-    int64_t k;              // values of a row, a multiple of the format's block size
+    int64_t k;              // values of a row, of a block format a multiple of its block size
     const float *const *x;  // for each column a pointer to k values
     int64_t column_sets;
     const hearth_matmul_columns *column_set;
@@ -35,7 +36,8 @@ struct hearth_matmul_args {
 bool hearth_matmul_supports(int type, int64_t k);
 
 // columns: of all column sets.
-size_t hearth_matmul_workspace_bytes(int64_t k, int64_t columns, int64_t column_sets, int threads);
+size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t columns, int64_t column_sets,
+                                     int threads);
 
 void hearth_matmul(const hearth_matmul_args *args);
 }

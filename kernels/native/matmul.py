@@ -54,7 +54,11 @@ class MatmulLibrary:
         self._supports.argtypes = (ctypes.c_int, ctypes.c_int64)
         self._workspace_bytes = library.hearth_matmul_workspace_bytes
         self._workspace_bytes.restype = ctypes.c_size_t
-        self._workspace_bytes.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
+        self._workspace_bytes.argtypes = (
+            ctypes.c_int,
+            *(ctypes.c_int64,) * 3,
+            ctypes.c_int,
+        )
         self._matmul = library.hearth_matmul
         self._matmul.restype = None
         self._matmul.argtypes = (ctypes.POINTER(_Args),)
@@ -90,7 +94,7 @@ class MatmulLibrary:
                 for w, i, out in zip(weights, sets, outputs, strict=True)
             )
         )
-        size = self._workspace_bytes(k, len(inputs), len(x), threads)
+        size = self._workspace_bytes(ggml_type, k, len(inputs), len(x), threads)
         workspace = allocate_workspace(size)
         args = _Args(
             ggml_type,

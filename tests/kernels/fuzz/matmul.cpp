@@ -13,6 +13,7 @@ constexpr struct {
     {hearth::TYPE_Q5_1, 32, 24},   {hearth::TYPE_Q8_0, 32, 34},   {hearth::TYPE_Q2_K, 256, 84},
     {hearth::TYPE_Q3_K, 256, 110}, {hearth::TYPE_Q4_K, 256, 144}, {hearth::TYPE_Q5_K, 256, 176},
     {hearth::TYPE_Q6_K, 256, 210}, {hearth::TYPE_IQ4_NL, 32, 18}, {hearth::TYPE_MXFP4, 32, 17},
+    {hearth::TYPE_F16, 1, 2},      {hearth::TYPE_BF16, 1, 2},
 };
 
 }  // namespace
@@ -55,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     const int threads = (int)input.number(1, 3);
     const size_t workspace =
-        hearth_matmul_workspace_bytes(k, (int64_t)x.size(), (int64_t)sets.size(), threads);
+        hearth_matmul_workspace_bytes(type, k, (int64_t)x.size(), (int64_t)sets.size(), threads);
     memory.emplace_back(workspace);
     const hearth_matmul_args args = {type,
                                      threads,

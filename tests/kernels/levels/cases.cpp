@@ -90,49 +90,6 @@ std::vector<uint8_t> blocks(Random &random, const Format &format, int64_t count)
     return made;
 }
 
-void matmul_case(const Format &format, int64_t rows, int64_t k, int64_t columns, int threads) {
-    Random random;
-    const std::vector<uint8_t> w = blocks(random, format, rows * (k / format.values));
-    std::vector<float> x = random.reals(columns * k), y((size_t)(columns * rows));
-    x[(size_t)(k - 1)] = 100;  // the others of its 32 become zeros, or nearly
-    if (columns > 2) x[(size_t)(2 * k)] = NAN;
-    if (columns > 3) std::fill_n(x.begin() + 3 * k, k, 0.0f);
-    std::vector<const float *> inputs;
-    std::vector<float *> outputs;
-    for (int64_t c = 0; c < columns; c++) {
-        inputs.push_back(x.data() + c * k);
-        outputs.push_back(y.data() + c * rows);
-    }
-    const hearth_matmul_columns set = {0, columns};
-    const hearth_matmul_matrix matrix = {w.data(), rows, (size_t)(k / format.values * format.bytes),
-                                         0, outputs.data()};
-    std::vector<char> memory;
-    const hearth_matmul_args args = {
-        format.type,
-        threads,
-        k,
-        inputs.data(),
-        1,
-        &set,
-        1,
-        &matrix,
-        aligned(memory, hearth_matmul_workspace_bytes(k, columns, 1, threads))};
-    hearth_matmul(&args);
-    Hash hash;
-    hash.add(y);
-    hash.print(std::string("matmul ") + format.name + " " + sizes({rows, k, columns, threads}));
-}
-
-void matmul_cases() {
-    for (const Format &format : FORMATS) {
-        for (int64_t columns = 1; columns <= 10; columns++)
-            matmul_case(format, 37, 512, columns, 1);
-        for (const int64_t rows : {1, 7, 8, 9, 15, 16, 64}) matmul_case(format, rows, 256, 5, 2);
-        matmul_case(format, 50, 1280, 19, 2);
-        matmul_case(format, 9, 256, 530, 3);
-    }
-}
-
 // Numbers of a float type, or blocks of Q8_0.
 std::vector<uint8_t> numbers(Random &random, int type, int64_t count) {
     if (type == TYPE_Q8_0) return blocks(random, FORMATS[4], count / 32);
@@ -148,6 +105,64 @@ std::vector<uint8_t> numbers(Random &random, int type, int64_t count) {
 
 size_t bytes_of(int type, int64_t count) {
     return (size_t)(type == TYPE_Q8_0 ? count / 32 * 34 : count * (type == TYPE_F32 ? 4 : 2));
+}
+
+// y = the matrix by the columns of x, which have k numbers each.
+void multiply(int type, hearth_matmul_matrix matrix, const std::vector<float> &x, int64_t k,
+              int threads, std::vector<float> &y) {
+    const int64_t columns = (int64_t)x.size() / k;
+    std::vector<const float *> inputs;
+    std::vector<float *> outputs;
+    for (int64_t c = 0; c < columns; c++) {
+        inputs.push_back(x.data() + c * k);
+        outputs.push_back(y.data() + c * matrix.rows);
+    }
+    matrix.y = outputs.data();
+    const hearth_matmul_columns set = {0, columns};
+    std::vector<char> memory;
+    void *workspace = aligned(memory, hearth_matmul_workspace_bytes(type, k, columns, 1, threads));
+    const hearth_matmul_args args = {type, threads, k,       inputs.data(), 1,
+                                     &set, 1,       &matrix, workspace};
+    hearth_matmul(&args);
+}
+
+void matmul_case(const Format &format, int64_t rows, int64_t k, int64_t columns, int threads) {
+    Random random;
+    const std::vector<uint8_t> w = blocks(random, format, rows * (k / format.values));
+    std::vector<float> x = random.reals(columns * k), y((size_t)(columns * rows));
+    x[(size_t)(k - 1)] = 100;  // the others of its 32 become zeros, or nearly
+    if (columns > 2) x[(size_t)(2 * k)] = NAN;
+    if (columns > 3) std::fill_n(x.begin() + 3 * k, k, 0.0f);
+    multiply(format.type, {w.data(), rows, (size_t)(k / format.values * format.bytes), 0, nullptr},
+             x, k, threads, y);
+    Hash hash;
+    hash.add(y);
+    hash.print(std::string("matmul ") + format.name + " " + sizes({rows, k, columns, threads}));
+}
+
+void float_matmul_case(int type, int64_t rows, int64_t k, int64_t columns) {
+    Random random;
+    const std::vector<uint8_t> w = numbers(random, type, rows * k);
+    const std::vector<float> x = random.reals(columns * k);
+    std::vector<float> y((size_t)(columns * rows));
+    multiply(type, {w.data(), rows, bytes_of(type, k), 0, nullptr}, x, k, 2, y);
+    Hash hash;
+    hash.add(y);
+    hash.print("product " + sizes({type, rows, k, columns}));
+}
+
+void matmul_cases() {
+    for (const int type : {TYPE_F16, TYPE_BF16})
+        for (const int64_t k : {64, 1057})
+            for (const int64_t columns : {1, 2, 3, 7, 40}) float_matmul_case(type, 37, k, columns);
+
+    for (const Format &format : FORMATS) {
+        for (int64_t columns = 1; columns <= 10; columns++)
+            matmul_case(format, 37, 512, columns, 1);
+        for (const int64_t rows : {1, 7, 8, 9, 15, 16, 64}) matmul_case(format, rows, 256, 5, 2);
+        matmul_case(format, 50, 1280, 19, 2);
+        matmul_case(format, 9, 256, 530, 3);
+    }
 }
 
 struct AttentionCase {

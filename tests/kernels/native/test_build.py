@@ -170,7 +170,7 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
     source.write_text(
         '#include "matmul.h"\n#include "attention.h"\n'
         "bool hearth_matmul_supports(int, int64_t) { return false; }\n"
-        "size_t hearth_matmul_workspace_bytes(int64_t, int64_t, int64_t, int) { return 0; }\n"
+        "size_t hearth_matmul_workspace_bytes(int, int64_t, int64_t, int64_t, int) { return 0; }\n"
         "void hearth_matmul(const hearth_matmul_args *) {}\n"
         "bool hearth_attention_supports(int, int, int64_t, int64_t) { return false; }\n"
         "size_t hearth_attention_workspace_bytes(const hearth_attention_args *) { return 0; }\n"
@@ -217,7 +217,8 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
     source = tmp_path / "wrong.cpp"
     source.write_text(
         'extern "C" bool hearth_matmul_supports(int, long) { return true; }\n'
-        'extern "C" unsigned long hearth_matmul_workspace_bytes(long, long, long) { return 64; }\n'
+        'extern "C" unsigned long hearth_matmul_workspace_bytes(int, long, long, long)'
+        " { return 64; }\n"
         'extern "C" void hearth_matmul(const void *) {}\n'
     )
     folder.mkdir(parents=True)
