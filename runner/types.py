@@ -406,8 +406,9 @@ class LoadPlan:
     embedding: bool = False
     ranking: bool = False  # with embedding: pairs of texts are scored
     adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
-    draft_tokens: int = 0  # proposed for each sequence and step, to be confirmed; 0: none
-    draft_path: str | None = None  # the model that proposes; None: the sequence's own past
+    draft_tokens: int | None = 0  # most that are proposed for a sequence and step, to be confirmed
+    # None: as many as pay, where rows do not depend on the batch: with hearth's kernels
+    draft_path: str | None = None  # a model that proposes, beside what was written before
     projector: str | None = None  # path of what makes embeddings of images (llamacpp)
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
     step_limit_s: float | None = None  # a step beyond it ends the worker; None: none does

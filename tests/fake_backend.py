@@ -241,11 +241,11 @@ class FakeBackend:
             if not isinstance(sampler, FakeSampler) or sampler.closed:
                 raise BackendError(f"row of sequence {row.sequence}: not an open sampler")
             results.append(self._sample(row.sequence, sampler, row.mask))
-            for proposed in row.draft:
+            for proposed, mask in zip(row.draft, row.masks[1:], strict=True):
                 if results[-1].token != proposed:
                     break
                 self._append(row.sequence, [proposed])
-                results.append(self._sample(row.sequence, sampler, None))
+                results.append(self._sample(row.sequence, sampler, mask))
             delay_s += sampler.delay_s
         if delay_s:
             self._sleep(delay_s)
@@ -388,7 +388,7 @@ class FakeBackend:
             raise BackendError(
                 f"sequence {row.sequence} has {length} tokens, row at position {row.position}"
             )
-        if row.draft and (row.sampler is None or row.mask is not None):
+        if row.draft and (row.sampler is None or len(row.masks) <= len(row.draft)):
             raise BackendError(f"sequence {row.sequence}: a draft that nothing can confirm")
         if length + len(row.tokens) + len(row.draft) > self.capacity.context_length:
             raise BackendError(f"sequence {row.sequence} is longer than the context")

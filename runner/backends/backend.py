@@ -114,9 +114,10 @@ class Row:
     token after the last one is sampled, from those of mask where there is one, and accepted by
     the sampler.
 
-    draft: tokens that may come next, for a row with a sampler and without a mask. They are
-    computed in the same step, and a token is sampled after each of them that the one sampled
-    before it confirms. The cache keeps tokens and the confirmed ones of draft.
+    draft: tokens that may come next, for a row with a sampler. They are computed in the same step,
+    and a token is sampled after each of them that the one sampled before it confirms, from those of
+    its mask in draft_masks where there is one for the row. The cache keeps tokens and the confirmed
+    ones of draft.
 
     image: what is computed in place of tokens, which are negative then and only name it: the same
     ones, the same image. Such a row does not count among the batch's tokens."""
@@ -130,6 +131,14 @@ class Row:
     draft: Sequence[int] = ()
     image: ImagePart | None = None
     hidden: HiddenState | None = None  # for a row without a sampler and scoring
+    draft_masks: Sequence[TokenMask] = ()
+
+    @property
+    def masks(self) -> Sequence[TokenMask | None]:
+        """Of the tokens that are sampled: after the row's, and after each of its draft."""
+        if self.mask is None:
+            return [None] * (1 + len(self.draft))
+        return [self.mask, *self.draft_masks]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ format beyond the marker with which calls begin, nor who does the matching.
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runner.engine.sequence import GrammarMatcher
 from runner.errors import InvalidRequest
@@ -15,6 +16,14 @@ from runner.errors import InvalidRequest
 log = logging.getLogger(__name__)
 
 _QUOTES = b"`'\""
+
+
+class _BeginsError(Exception):
+    """A call begins where it is only looked for one."""
+
+
+def _begin_nothing() -> GrammarMatcher:
+    raise _BeginsError
 
 
 class CallWatch:
@@ -47,6 +56,17 @@ class CallWatch:
         elif piece:
             self._look(token, piece)
         return self._matcher
+
+    def free_tokens(self, tokens: Sequence[tuple[int, bytes]]) -> int:
+        """See Watch."""
+        ahead = copy.copy(self)
+        ahead._tokens, ahead._begin = list(self._tokens), _begin_nothing
+        for count in range(len(tokens)):
+            try:
+                ahead.follow(*tokens[count])
+            except _BeginsError:
+                return count
+        return len(tokens)
 
     def _look(self, token: int, piece: bytes) -> None:
         self._tokens.append((token, piece))

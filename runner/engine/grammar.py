@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from runner.backends.backend import Tokenizer
+from runner.backends.backend import Tokenizer, TokenMask
 from runner.engine.call_watch import CallWatch
 from runner.engine.grammar_trial import compile_in_child
+from runner.engine.jump_ahead import JumpAhead
 from runner.engine.lark import FREE_LIMITS, LIMITS, first_line, llguidance_source, schema_fault
+from runner.engine.odds import Proposals
 from runner.engine.schema import locate, read_schema
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
 T = TypeVar("T")
+TimedMask = Future[tuple[bytes, float]]  # and the processor time that it took
 MAX_CACHED_GRAMMARS = 64  # compiled grammars kept for the next request
 MASK_THREADS = 2
+MAX_DRAFT_MASK_S = 0.002  # of processor time for one mask, where others are to be computed ahead
 MATCHING_S, MATCHING_S_PER_TOKEN = 0.5, 0.01  # of processor time; usual grammars take 1 ms a token
 _MAX_UNTRIED_CHARS = 16 * 1024  # of a schema, an expression or choices; larger ones are tried first
 
@@ -39,7 +43,7 @@ class LlguidanceMatcher:
     return.
     """
 
-    __slots__ = ("_left_s", "_mask", "_matcher", "_param", "_pool", "complete")
+    __slots__ = ("_ahead", "_jump", "_left_s", "_mask", "_matcher", "_param", "_pool", "complete")
     ends_answer = True
 
     def __init__(self, matcher: LLMatcher, pool: ThreadPoolExecutor, param: str) -> None:
@@ -48,7 +52,9 @@ class LlguidanceMatcher:
         self._param = param
         self.complete = False  # nothing may follow
         self._left_s = MATCHING_S
-        self._mask: Future[tuple[bytes, float]] = pool.submit(_timed, matcher.compute_bitmask)
+        self._mask: TimedMask = pool.submit(_timed, matcher.compute_bitmask)
+        self._ahead: deque[tuple[int, TimedMask]] = deque()  # the masks after each token of a draft
+        self._jump: JumpAhead | None = None  # for an answer with drafts
 
     def bits(self) -> bytes:
         """See TokenMask. Everything is allowed when the grammar has failed, which the next accept
@@ -59,6 +65,8 @@ class LlguidanceMatcher:
         """Go on by a token that is no end of the answer, and begin with the next mask. Raises
         InvalidRequest when the grammar has become too much work, or does not allow it."""
         matcher, (_, took_s) = self._matcher, self._mask.result()
+        if self._jump is not None:
+            self._jump.observe(matcher, token)
         accepted, more_s = _timed(matcher.consume_token, token)
         if not accepted:
             reason = first_line(matcher.get_error())
@@ -71,8 +79,29 @@ class LlguidanceMatcher:
         if self._left_s < 0:
             raise self._too_much(f"more than {MATCHING_S_PER_TOKEN * 1000:g} ms")
         self.complete = matcher.is_stopped()
+        if self._ahead and self._ahead[0][0] == token:
+            self._mask = self._ahead.popleft()[1]
+            return
+        self._ahead.clear()
         if not self.complete:
             self._mask = self._pool.submit(_timed, matcher.compute_bitmask)
+
+    def propose(self, past: Proposals, limit: int) -> Proposals:
+        """See GrammarMatcher. Nothing where masks take long: those of tokens that turn out wrong
+        would be too many."""
+        if self._jump is None:
+            self._jump = JumpAhead()
+        if self.complete or self._mask.result()[1] > MAX_DRAFT_MASK_S:
+            return [], []
+        return self._jump.propose(self._matcher.deep_copy(), past, limit)
+
+    def draft(self, tokens: Sequence[int]) -> list[TokenMask]:
+        """See GrammarMatcher."""
+        masks = [TimedMask() for _ in tokens]
+        self._ahead = deque(zip(tokens, masks, strict=True))
+        self._mask.result()
+        self._pool.submit(_compute_masks, self._matcher.deep_copy(), list(self._ahead))
+        return [_DraftMask(mask) for mask in masks]
 
     def _too_much(self, work: str) -> InvalidRequest:
         return InvalidRequest(
@@ -80,6 +109,26 @@ class LlguidanceMatcher:
             " the same text",
             param=self._param,
         )
+
+
+class _DraftMask(TokenMask):
+    """The mask after a token of a draft."""
+
+    __slots__ = ("_mask",)
+
+    def __init__(self, mask: TimedMask) -> None:
+        self._mask = mask
+
+    def bits(self) -> bytes:
+        """See TokenMask."""
+        return self._mask.result()[0]
+
+
+def _compute_masks(matcher: LLMatcher, masks: Sequence[tuple[int, TimedMask]]) -> None:
+    """Let matcher go on by each token, and compute the mask after it."""
+    for token, mask in masks:
+        matcher.consume_token(token)
+        mask.set_result(_timed(matcher.compute_bitmask))
 
 
 def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:

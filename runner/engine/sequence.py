@@ -16,6 +16,7 @@ from runner.backends.backend import HiddenState, SampledToken, Sampler, TokenMas
 from runner.engine.context_shift import ContextShift
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
 from runner.engine.images import SequenceImages
+from runner.engine.odds import Proposals
 from runner.engine.prefix_cache import SlotSource
 from runner.engine.prompt_logprobs import PromptLogprobs
 from runner.engine.repetition import CHECK_TOKENS, repeats
@@ -50,12 +51,24 @@ class GrammarMatcher(TokenMask, Protocol):
         """Go on by a token that is no end of the answer. Raises InvalidRequest when the grammar
         does not allow it or has become too much work."""
 
+    def propose(self, past: Proposals, limit: int) -> Proposals:
+        """At most limit tokens that may follow, none of which ends the answer. past: those that
+        followed in the past."""
+        return [], []
+
+    def draft(self, tokens: Tokens[int]) -> Tokens[TokenMask]:
+        """The mask after each of these tokens, which are what propose gave, or its beginning."""
+        return ()
+
 
 class Watch(Protocol):
     """Decides from which token on an answer must match a grammar."""
 
     def follow(self, token: int, piece: bytes) -> GrammarMatcher | None:
         """The matcher of the tokens after this one, whose bytes are piece; None: they are free."""
+
+    def free_tokens(self, tokens: Tokens[tuple[int, bytes]]) -> int:
+        """After how many of these tokens, with their bytes, those that follow are still free."""
 
 
 @dataclass(slots=True)
@@ -165,6 +178,13 @@ class Sequence:
         self.held_until = 0
         self.images: SequenceImages | None = None  # those among tokens, set before the first step
         self.shift: ContextShift | None = None  # None: the sequence ends where its context does
+
+    def free_tokens(self, tokens: Tokens[int]) -> int:
+        """After how many of these tokens the answer is still free of a grammar that it is watched
+        for."""
+        if self.watch is None:
+            return len(tokens)
+        return self.watch.free_tokens([(token, self._texts[token].piece) for token in tokens])
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -25,7 +25,6 @@ from runner.models.model_shape import ModelShape
 from runner.types import BackendName, LoadPlan
 
 DEFAULT_CONTEXT = 4096
-DRAFT_TOKENS = 4  # proposed by a draft model, where draft_num_predict says nothing
 POOL_SHARE = 0.25  # of free memory, for the cache of several full contexts
 MAX_POOL_TOKENS = 32_768
 START_POOL_TOKENS = 8192  # of a cache that can grow: two contexts
@@ -141,10 +140,10 @@ def plan_memory(
 def _propose(
     files: ModelFiles, shape: ModelShape, request: LoadRequest, budget: MemoryBudget
 ) -> MemoryPlan:
-    draft_tokens = _draft_tokens(files, request)
-    if draft_tokens == 0:
+    if files.embedding:
+        request = replace(request, draft_tokens=0)
+    if request.draft_tokens == 0:
         files, shape = replace(files, draft=None), replace(shape, draft=None)
-    request = replace(request, draft_tokens=draft_tokens)
     if files.backend != "torch":
         return _plan(files, shape, request, budget, request.kv_cache_type)
     if budget.torch_gpu_bytes:
@@ -207,7 +206,7 @@ def _plan(
         embedding=files.embedding,
         ranking=files.ranking,
         adapters=tuple((path, request.lora_scale) for path in files.adapters),
-        draft_tokens=request.draft_tokens or 0,
+        draft_tokens=request.draft_tokens,
         draft_path=files.draft,
         projector=files.projector,
         step_limit_s=request.step_limit_s,
@@ -221,14 +220,6 @@ def _plan(
         per_token,
         row_bytes - compute_bytes(shape, batch, pool, request.flash_attention),
     )
-
-
-def _draft_tokens(files: ModelFiles, request: LoadRequest) -> int:
-    if files.embedding:
-        return 0
-    if request.draft_tokens is None:
-        return 0 if files.draft is None else DRAFT_TOKENS
-    return request.draft_tokens
 
 
 def _for_torch(

@@ -11,8 +11,9 @@ import logging
 
 from modelfile.templates.dialect import JINJA
 from runner.backends.backend import LoadedBackend, LoadProgress
+from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
-from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Speculation
+from runner.engine.speculation import MAX_TOKENS, Speculation
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
 from runner.worker.decoder_process import LIMIT_S, DecoderProcess
@@ -95,9 +96,10 @@ def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
 
 def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
     """What proposes tokens, where the plan wants it and the backend can confirm them."""
-    if plan.draft_tokens == 0 or model.backend.capacity.draft_tokens == 0:
+    max_tokens = MAX_TOKENS if plan.draft_tokens is None else plan.draft_tokens
+    if max_tokens == 0 or model.backend.capacity.draft_tokens == 0:
         return None
-    drafter: Drafter = PromptLookup()
+    draft_model = None
     if plan.draft_path is not None:
         own = dataclasses.replace(
             plan,
@@ -109,5 +111,5 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             draft_path=None,
             projector=None,
         )
-        drafter = DraftModel(_load_model(own, lambda _share: None).backend)
-    return Speculation(drafter, plan.draft_tokens)
+        draft_model = DraftModel(_load_model(own, lambda _share: None).backend)
+    return Speculation(max_tokens, draft_model, model.tokenizer.is_end)

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.backends.backend import BackendError, Capacity, Row, SampledToken, TokenLogprob
+from runner.backends.backend import (
+    BackendError,
+    Capacity,
+    Row,
+    SampledToken,
+    TokenLogprob,
+    TokenMask,
+)
 from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.grammar_mask import MaskBuffer, few_allowed_tokens
 from runner.backends.host_sampling.logits import LogitRows, Logits
@@ -30,8 +37,8 @@ class RowSampler:
         confirms, from logits [up to 1 + draft, vocabulary], which are written to and restored. It
         ends early where logits cannot be used."""
         sampled: list[SampledToken] = []
-        for output, proposed in zip(logits, (*row.draft, None), strict=False):
-            found = self._choose(row, output)
+        for output, proposed, mask in zip(logits, (*row.draft, None), row.masks, strict=False):
+            found = self._choose(row, output, mask)
             if found is None:
                 break
             sampled.append(found)
@@ -39,13 +46,13 @@ class RowSampler:
                 break
         return sampled
 
-    def _choose(self, row: Row, logits: Logits) -> SampledToken | None:
+    def _choose(self, row: Row, logits: Logits, mask: TokenMask | None) -> SampledToken | None:
         sampler = row.sampler
         assert isinstance(sampler, HostSampler)
-        if row.mask is None:
+        if mask is None:
             token = sampler.choose(logits)
-        elif sampler.needs_all_logits or (few := few_allowed_tokens(row.mask, len(logits))) is None:
-            token = sampler.choose(self._masks.apply(logits, row.mask))
+        elif sampler.needs_all_logits or (few := few_allowed_tokens(mask, len(logits))) is None:
+            token = sampler.choose(self._masks.apply(logits, mask))
         else:
             token = sampler.choose_among(logits, few) if len(few) else None
         if token is None:

@@ -62,7 +62,10 @@ def ensure_batch_tokens(params: Any, tokens: int) -> None:
 
 def max_draft_tokens(plan: LoadPlan) -> int:
     """Most tokens of a step's drafts together."""
-    return MAX_DRAFT_TOKENS if plan.draft_tokens else 0
+    wanted: bool | int | None = plan.draft_tokens
+    if wanted is None:
+        wanted = plan.native_kernels or plan.draft_path is not None
+    return MAX_DRAFT_TOKENS if wanted else 0
 
 
 def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole_inputs: bool) -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kernels import ops
 from kernels.sampling.naive import NAN_TOKEN
-from runner.backends.backend import BackendError, Row, RowFault, SampledToken
+from runner.backends.backend import BackendError, Row, RowFault, SampledToken, TokenMask
 from runner.backends.host_sampling.chain import CandidateArray, active_steps
 from runner.backends.host_sampling.rows import RowSampler
 from runner.backends.host_sampling.sampler import HostSampler
@@ -123,9 +123,9 @@ class BatchSampler:
         self, rows: Sequence[Row], samplers: Sequence[TorchSampler], logits: Tensor
     ) -> Tensor:
         outputs = [
-            (row, sampler)
+            (mask, sampler)
             for row, sampler in zip(rows, samplers, strict=True)
-            for _ in range(1 + len(row.draft))
+            for mask in row.masks
         ]
         steps = [
             sampler.step + offset
@@ -156,15 +156,17 @@ class BatchSampler:
             self._cached_columns = tuple(_to_device(column, device) for column in columns)
         return self._cached_columns
 
-    def _masks(self, outputs: Sequence[tuple[Row, TorchSampler]], device: Any) -> Tensor | None:
+    def _masks(
+        self, outputs: Sequence[tuple[TokenMask | None, TorchSampler]], device: Any
+    ) -> Tensor | None:
         """The masks of the basic rows, int32 [outputs, words]; all bits where there is none."""
-        if not any(row.mask for row, _ in outputs):
+        if not any(mask for mask, _ in outputs):
             return None
         words = np.full((len(outputs), (self._vocabulary + 31) // 32), -1, np.int32)
         places = words.view(np.uint8)
-        for at, (row, sampler) in enumerate(outputs):
-            if row.mask is not None and sampler.basic:
-                bits = np.frombuffer(row.mask.bits(), np.uint8)[: places.shape[1]]
+        for at, (mask, sampler) in enumerate(outputs):
+            if mask is not None and sampler.basic:
+                bits = np.frombuffer(mask.bits(), np.uint8)[: places.shape[1]]
                 places[at, : len(bits)] = bits
         return _to_device(torch.from_numpy(words), device)
 

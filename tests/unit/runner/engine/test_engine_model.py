@@ -29,11 +29,14 @@ from runner.backends.backend import (
     SavedState,
 )
 from runner.engine import scheduler as scheduler_module
+from runner.engine import speculation as speculation_module
 from runner.engine import swap as swap_module
+from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
 from runner.engine.prefix_cache import PrefixSource, common_prefix
 from runner.engine.scheduler import Scheduler
-from runner.engine.speculation import DraftModel, DraftTimings, PromptLookup, Speculation
+from runner.engine.speculation import Speculation
+from runner.engine.step_costs import StepCosts
 from runner.engine.swap import SwapSpace
 from runner.errors import InternalError
 from runner.types import GenerateRequest, SamplingParams
@@ -160,12 +163,21 @@ def request_of(id: str, max_tokens: int, seed: int, keep: int | None, **shares: 
     )
 
 
+def verify_all(costs: StepCosts, odds: Sequence[Sequence[float]], max_total: int) -> list[int]:
+    """As choose, where every proposal pays."""
+    counts = []
+    for own in odds:
+        counts.append(min(len(own), max_total))
+        max_total -= counts[-1]
+    return counts
+
+
 def speculation_of(drafts: str, slots: int) -> Speculation:
     """By a sequence's own past, or by a draft model with so many cells."""
     if drafts == "past":
-        return Speculation(PromptLookup(), 3)
+        return Speculation(3)
     capacity = Capacity(int(drafts), slots, 100, 16, VOCABULARY, 1, True)
-    return Speculation(DraftModel(OftenRight(capacity)), 3)
+    return Speculation(3, DraftModel(OftenRight(capacity)))
 
 
 def check_swap(swap: SwapSpace, budget_bytes: int) -> None:
@@ -201,7 +213,7 @@ class EngineModel(RuleBasedStateMachine):
             (scheduler_module, "TURN_TOKENS", 4),
             (scheduler_module, "RESTORE_TOKENS", 4),
             (swap_module, "MIN_COPY_TOKENS", 4),
-            (DraftTimings, "drafting", lambda self, rows: rows > 0),
+            (speculation_module, "choose", verify_all),
         ):
             self.patches.enter_context(patch.object(target, name, value))
         draft_tokens = batch if drafts and partial else 0

@@ -1,161 +1,126 @@
-"""What is proposed, and when proposing pays."""
+"""Answers with proposals are those without, in fewer steps."""
 
 from __future__ import annotations
 
-from array import array
+import json
 from collections.abc import Sequence as Items
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from runner.backends.backend import Capacity
-from runner.engine.detokenize import TokenTexts
+from runner.backends.backend import Capacity, Row, SampledToken
+from runner.engine.call_watch import CallWatch
+from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
-from runner.engine.running_sequence import RunningSequence
-from runner.engine.sequence import Sequence
-from runner.engine.speculation import (
-    LOOKUP_TOKENS,
-    REMEASURE_STEPS,
-    DraftModel,
-    DraftTimings,
-    PromptLookup,
-    Speculation,
-    prompt_lookup,
-)
-from runner.types import GenerateRequest, SamplingParams
+from runner.engine.grammar import Grammars
+from runner.engine.speculation import Speculation
+from runner.types import GenerateRequest, Grammar, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
 
-
-@pytest.mark.parametrize(
-    ("tokens", "most", "expected"),
-    [
-        ([1, 2, 3, 4, 5, 1, 2, 3], 2, [4, 5]),
-        ([1, 2, 3, 4, 5, 1, 2, 3], 9, [4, 5, 1, 2, 3]),
-        ([1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3], 1, [8]),  # the last time counts
-        ([7, 7, 7, 7], 3, [7]),
-        ([1, 2, 3, 4], 3, []),
-        ([1, 2], 3, []),
-        ([], 3, []),
-        ([1, 2, 3, 4, 1, 2, 3], 0, []),
-        ([256, 1, 65536, 256, 1 << 24, 256], 3, []),  # bytes that only look alike between tokens
-    ],
-)
-def test_what_followed_the_last_tokens_before(
-    tokens: list[int], most: int, expected: list[int]
-) -> None:
-    assert prompt_lookup(array("i", tokens), most) == expected
+ORDER = b"abcdefghijklmnopqrstuvwxyz0123456789"
+SCHEMA = {
+    "type": "object",
+    "properties": {name: {"type": "integer"} for name in ("first", "second", "third")},
+    "required": ["first", "second", "third"],
+    "additionalProperties": False,
+}
+OBJECT = '{"first": 1, "second": 22, "third": 333}'
 
 
-@given(st.lists(st.sampled_from([0, 1, 256, 65_536]), max_size=40), st.integers(1, 5))
-def test_the_lookup_agrees_with_a_search_token_by_token(tokens: list[int], most: int) -> None:
-    tail = tokens[-LOOKUP_TOKENS:]
-    expected: list[int] = []
-    if len(tail) == LOOKUP_TOKENS:
-        for start in range(len(tokens) - LOOKUP_TOKENS - 1, -1, -1):
-            if tokens[start : start + LOOKUP_TOKENS] == tail:
-                expected = tokens[start + LOOKUP_TOKENS :][:most]
-                break
-    assert prompt_lookup(array("i", tokens), most) == expected
-
-
-def test_the_faster_way_is_taken_and_the_slower_one_looked_at_again() -> None:
-    worth = DraftTimings()
-    assert worth.drafting(2)
-    worth.measured(2, True, 0.02)
-    assert not worth.drafting(2)
-    worth.measured(2, False, 0.01)
-    chosen = [worth.drafting(2) for _ in range(2 * REMEASURE_STEPS)]
-    assert chosen.count(True) == 2
-    assert worth.drafting(3)  # another size is another matter
-    for _ in range(50):
-        worth.measured(2, True, 0.005)
-    assert [worth.drafting(2) for _ in range(10)] == [True] * 10
-
-
-def backend(pool: int = 500, context: int = 140, batch: int = 64) -> FakeBackend:
-    capacity = Capacity(pool, 4, context, batch, VOCABULARY, 1, True, draft_tokens=batch)
-    return FakeBackend(capacity)
-
-
-def answer(drafter: DraftModel | PromptLookup | None, tokens: Items[int]) -> tuple[str, int]:
-    """The answer and the number of steps."""
-    own = backend()
-    speculation = None if drafter is None else Speculation(drafter, 4)
-    engine = Engine(own, FakeTokenizer(), speculation=speculation, clock=lambda: float(own.steps))
-    params = SamplingParams(temperature=0.0)
-    engine.submit(GenerateRequest("r", params, max_tokens=30), tokens)
-    text = ""
-    while engine.busy:
-        outcome = engine.step()
-        assert not outcome.errors
-        text += "".join(delta.text for _, delta in outcome.deltas)
-    return text, own.steps
-
-
-def test_a_draft_model_that_is_right_saves_steps() -> None:
-    prompt = list(b"abcdefghijklmnopqrstuvwxyz0123456789")
-    plain, steps = answer(None, prompt)
-    drafted, fewer = answer(DraftModel(Hasty(backend().capacity)), prompt)
-    assert plain == drafted
-    assert steps == 30
-    assert fewer < 12
+def backend() -> FakeBackend:
+    return FakeBackend(Capacity(500, 4, 140, 64, VOCABULARY, 1, True, draft_tokens=64))
 
 
 class Hasty(FakeBackend):
-    """Says what the large model will say: the next letter of the alphabet of the prompt."""
+    """Says what the large model will say: the next letter of ORDER."""
 
-    def step(self, rows):  # type: ignore[no-untyped-def]
-        results = super().step(rows)
-        order = b"abcdefghijklmnopqrstuvwxyz0123456789"
-        for at, one in enumerate(results):
-            last = self.tokens(one.sequence)[-1]
-            following = order[(order.index(last) + 1) % len(order)]
-            results[at] = type(one)(one.sequence, following)
-        return results
+    def step(self, rows: Items[Row]) -> list[SampledToken]:
+        return [
+            SampledToken(
+                one.sequence,
+                ORDER[(ORDER.index(self.tokens(one.sequence)[-1]) + 1) % len(ORDER)],
+            )
+            for one in super().step(rows)
+        ]
 
 
-def test_a_repeated_answer_is_found_in_the_past() -> None:
-    prompt = list(b"over and over and over and over and over and ")
-    plain, steps = answer(None, prompt)
-    drafted, fewer = answer(PromptLookup(), prompt)
+def answer(
+    speculation: Speculation | None,
+    text: bytes,
+    grammar: Grammar | None = None,
+    **params: float,
+) -> tuple[str, int]:
+    """The answer and the number of steps."""
+    own = backend()
+    engine = Engine(own, FakeTokenizer(), speculation=speculation, clock=lambda: float(own.steps))
+    sampling = SamplingParams(**{"temperature": 0.0, **params})  # type: ignore[arg-type]
+    grammars = Grammars(FakeTokenizer())
+    matcher = None if grammar is None else grammars.matcher(grammar)
+    engine.submit(GenerateRequest("r", sampling, max_tokens=60), list(text), matcher=matcher)
+    said = ""
+    while engine.busy:
+        outcome = engine.step()
+        assert not outcome.errors
+        said += "".join(delta.text for _, delta in outcome.deltas)
+    grammars.close()
+    return said, own.steps
+
+
+def test_a_draft_model_that_is_right_saves_steps() -> None:
+    plain, steps = answer(None, ORDER)
+    drafted, fewer = answer(Speculation(8, DraftModel(Hasty(backend().capacity))), ORDER)
+    assert plain == drafted
+    assert steps > 30
+    assert fewer < steps / 2
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_a_repeated_answer_is_found_in_the_past(temperature: float) -> None:
+    prompt = b"over and over and over and over and over and "
+    sampling = {"temperature": temperature, "seed": 7}
+    plain, steps = answer(None, prompt, **sampling)
+    drafted, fewer = answer(Speculation(8), prompt, **sampling)
     assert plain == drafted
     assert fewer < steps
 
 
-def running(id: str, slot: int, tokens: Items[int]) -> RunningSequence:
-    request, texts = GenerateRequest(id, max_tokens=50), TokenTexts(FakeTokenizer())
-    return RunningSequence(Sequence(request, tokens, 140, 0, 0.0, texts), slot)
+def test_what_a_grammar_forces_is_proposed() -> None:
+    grammar = Grammar("json_schema", json.dumps(SCHEMA))
+    plain, steps = answer(None, OBJECT.encode(), grammar)
+    speculation = Speculation(8)
+    drafted, fewer = answer(speculation, OBJECT.encode(), grammar)
+    assert plain == drafted == OBJECT
+    assert fewer < 0.7 * steps
+    assert speculation.confirmed > 0.7 * speculation.proposed
 
 
-def test_a_draft_model_catches_up_over_several_calls_with_a_long_prompt() -> None:
-    own = backend(batch=16)
-    model = DraftModel(own)
-    long = running("a", 0, [97] * 40)
-    assert model.propose([(long, 2)]) == [[]]
-    assert model.propose([(long, 2)]) == [[]]
-    assert len(model.propose([(long, 2)])[0]) == 2
-    computed = own.computed_tokens
-    assert len(model.propose([(long, 2)])[0]) == 2
-    assert own.computed_tokens - computed == 2  # the last token again, and the first proposal
+@pytest.mark.parametrize("text", [b"{'one': 1}", b'{"first": "x", "second": [1], "first": 2}'])
+def test_a_grammar_that_the_past_does_not_match_is_kept(text: bytes) -> None:
+    grammar = Grammar("json_schema", json.dumps(SCHEMA))
+    plain, _ = answer(None, text * 2, grammar)
+    drafted, _ = answer(Speculation(8), text * 2, grammar)
+    assert plain == drafted
+    assert json.loads(drafted).keys() == SCHEMA["properties"].keys()  # type: ignore[attr-defined]
 
 
-def test_a_full_cache_of_the_draft_model_begins_anew() -> None:
-    model = DraftModel(backend(pool=50))
-    first, second = running("a", 0, [97] * 40), running("b", 1, [98] * 40)
-    assert len(model.propose([(first, 2)])[0]) == 2
-    assert model.propose([(second, 2)]) == [[]]
-    assert len(model.propose([(second, 2)])[0]) == 2
-
-
-def test_an_id_that_another_sequence_has_now_is_computed_anew() -> None:
-    model = DraftModel(backend())
-    assert model.propose([(running("a", 0, list(b"abc")), 1)])
-    other = running("b", 0, list(b"xyz"))
-    assert model.propose([(other, 1)]) == [list(b"x")]
-
-
-def test_nothing_is_proposed_beyond_the_context_of_the_draft_model() -> None:
-    model = DraftModel(backend(context=20))
-    assert model.propose([(running("a", 0, [97] * 19), 2)]) == [[]]
-    assert len(model.propose([(running("a", 0, [97] * 18), 2)])[0]) == 2
+def test_a_call_that_begins_within_a_draft_is_held_to_its_grammar() -> None:
+    """The first tokens of the call are proposed too, and only those before it confirmed free."""
+    text = b"say <call>{'a': 1} and "
+    said = []
+    for speculation in (None, Speculation(8)):
+        own = backend()
+        engine = Engine(own, FakeTokenizer(), speculation=speculation, clock=lambda: 0.0)
+        grammars = Grammars(FakeTokenizer())
+        lark = 'start: "<call>" /\\{"b": [0-9]\\}/'
+        watch = grammars.watch(Grammar("lark", lark, markers=("<call>",), lazy=True))
+        assert isinstance(watch, CallWatch)
+        sampling = SamplingParams(temperature=0.0)
+        engine.submit(GenerateRequest("r", sampling, max_tokens=60), list(text * 3), matcher=watch)
+        parts = []
+        while engine.busy:
+            parts += [delta.text for _, delta in engine.step().deltas]
+        said.append("".join(parts))
+        grammars.close()
+    assert said[0] == said[1]
+    assert '<call>{"b": ' in said[0]
+    assert speculation is not None
+    assert speculation.confirmed

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from runner.backends.backend import BackendError, DecodedAudio, DecodedImage, LoadedBackend, Row
 from runner.backends.llamacpp import load
 from runner.engine.engine import Engine
+from runner.engine.lookup import PromptLookup
+from runner.engine.odds import Proposals
 from runner.engine.running_sequence import RunningSequence
-from runner.engine.speculation import DraftTimings, PromptLookup, Speculation
+from runner.engine.speculation import Speculation
 from runner.errors import HearthError, InvalidRequest
 from runner.types import GenerateRequest, Image, LoadPlan, SamplingParams, TokenLogprob
 from runner.worker.images import ImageCache
@@ -117,13 +119,11 @@ class HalfRight:
 
     answer: list[int]
 
-    def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
-        found = []
-        for running, max_tokens in limits:
-            at = len(running.tokens) - running.sequence.prompt_length
-            wrong = [(token + 1) % 256 for token in self.answer[at + 2 : at + 3]]
-            found.append([*self.answer[at : at + 2], *wrong][:max_tokens])
-        return found
+    def propose(self, running: RunningSequence, limit: int) -> Proposals:
+        at = len(running.tokens) - running.sequence.prompt_length
+        wrong = [(token + 1) % 256 for token in self.answer[at + 2 : at + 3]]
+        found = [*self.answer[at : at + 2], *wrong][:limit]
+        return found, [0.9] * len(found)
 
 
 def _reference(
@@ -163,7 +163,7 @@ def harness(files: dict[str, VisionFiles], request: pytest.FixtureRequest) -> It
         model = load(plan, lambda share: None)
         loaded.append(model)
         assert model.vision is not None
-        drafts = Speculation(PromptLookup(), plan.draft_tokens) if plan.draft_tokens else None
+        drafts = Speculation(plan.draft_tokens) if plan.draft_tokens else None
         engine = Engine(
             model.backend, model.tokenizer, swap_bytes=plan.swap_bytes, speculation=drafts
         )
@@ -296,10 +296,8 @@ def test_drafts_after_an_image_change_nothing(kind: str, harness: Load) -> None:
     answer = [token for token, _ in _reference(run.plan, text, [picture(image(1).data)], 12)]
     drafts = run.engine.speculation
     assert drafts is not None
-    with (
-        patch.object(DraftTimings, "drafting", lambda self, rows: rows > 0),
-        patch.object(drafts, "_drafter", HalfRight(answer)),
-    ):
+    half_right = HalfRight(answer)
+    with patch.object(PromptLookup, "propose", lambda _, *asked: half_right.propose(*asked)):
         run.submit("a", text, (image(1),), 12)
         run.run()
     assert 0 < drafts.confirmed < drafts.proposed
