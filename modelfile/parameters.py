@@ -93,7 +93,7 @@ _ROWS: Final = (
         "num_parallel", "int", "maximum number of concurrent requests", None, 1, 1024, load=True
     ),
     Parameter(
-        "draft_num_predict", "int", "tokens that the draft model proposes per step",
+        "draft_num_predict", "int", "most tokens proposed for an answer per step; 0: none",
         None, 0, 64, load=True,
     ),
     Parameter(

@@ -407,7 +407,7 @@ class LoadPlan:
     ranking: bool = False  # with embedding: pairs of texts are scored
     adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
     draft_tokens: int | None = 0  # most that are proposed for a sequence and step, to be confirmed
-    # None: as many as pay, where rows do not depend on the batch: with hearth's kernels
+    # None: as many as pay, where the bits of a token do not depend on the others of a step
     draft_path: str | None = None  # a model that proposes, beside what was written before
     projector: str | None = None  # path of what makes embeddings of images (llamacpp)
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ from tests.conftest import RunningDaemon, StartDaemon
 from tests.gguf_files import llama_file
 from tests.integration.cli_process import hearth, of_daemon
 
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "paint",
+        "parameters": {"type": "object", "properties": {"colour": {"type": "string"}}},
+    },
+}
 EMBER = Path(__file__).parents[2] / "registry/builtin/ember/ember.gguf"
 
 
@@ -20,10 +28,17 @@ def daemon(start_daemon: StartDaemon) -> RunningDaemon:
     return start_daemon(names=())
 
 
-def create(daemon: RunningDaemon, folder: Path, lines: str, *options: str) -> None:
+def create(
+    daemon: RunningDaemon, folder: Path, lines: str, *options: str, name: str = "drafted"
+) -> None:
     (folder / "Modelfile").write_text(f"FROM ember\n{lines}")
-    ran = hearth(of_daemon(daemon), "create", "drafted", *options, cwd=folder)
+    ran = hearth(of_daemon(daemon), "create", name, *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
+
+
+def create_plain(daemon: RunningDaemon, folder: Path) -> None:
+    """plain: ember without drafts, a model to itself."""
+    create(daemon, folder, "PARAMETER draft_num_predict 0\n", name="plain")
 
 
 def answer(daemon: RunningDaemon, model: str, **options: Any) -> str:
@@ -56,9 +71,10 @@ def test_a_draft_model_changes_no_answer_and_its_tokens_are_counted(
     with daemon.client() as http:
         shown = http.post("/api/show", json={"model": "drafted"}).json()
     assert shown["draft"]["quantization_level"] == "Q4_0"
-    assert answer(daemon, "drafted") == answer(daemon, "ember")
+    create_plain(daemon, tmp_path)
+    assert answer(daemon, "drafted") == answer(daemon, "plain")
     hot = {"temperature": 0.9, "seed": 7}
-    assert answer(daemon, "drafted", **hot) == answer(daemon, "ember", **hot)
+    assert answer(daemon, "drafted", **hot) == answer(daemon, "plain", **hot)
     proposed = counted(daemon, "vllm:spec_decode_num_draft_tokens_total")
     confirmed = counted(daemon, "vllm:spec_decode_num_accepted_tokens_total")
     assert 0 < confirmed <= proposed
@@ -72,7 +88,8 @@ def test_a_draft_model_may_be_one_of_the_library(daemon: RunningDaemon, tmp_path
     with daemon.client() as http:
         shown = http.post("/api/show", json={"model": "drafted"}).json()
         assert shown["draft"]["quantization_level"] == "Q4_0"
-        assert answer(daemon, "drafted") == answer(daemon, "ember")
+        create_plain(daemon, tmp_path)
+        assert answer(daemon, "drafted") == answer(daemon, "plain")
         assert counted(daemon, "vllm:spec_decode_num_draft_tokens_total") > 0
         http.request("DELETE", "/api/delete", json={"model": "small"})
         http.post("/api/gc", json={"grace_s": 0})
@@ -107,11 +124,36 @@ def test_a_name_that_is_no_draft_model_is_refused(daemon: RunningDaemon, tmp_pat
     assert "nowhere is not installed; hearth create pulls it first" in checked.stderr
 
 
-def test_the_models_own_past_proposes_where_the_modelfile_says_so(
+def test_many_clients_are_told_the_same_with_drafts_and_without(
     daemon: RunningDaemon, tmp_path: Path
 ) -> None:
-    create(daemon, tmp_path, "PARAMETER draft_num_predict 6\n")
-    assert answer(daemon, "drafted") == answer(daemon, "ember")
+    create(daemon, tmp_path, "")
+    create_plain(daemon, tmp_path)
+    question = {"role": "user", "content": "Say the colours of the rainbow, three times over."}
+    thing = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+    things = {"type": "array", "items": thing, "minItems": 3, "maxItems": 5}
+    bodies = [
+        {"temperature": 0},
+        {"temperature": 0, "format": things},
+        {"temperature": 0.9, "seed": 3, "format": things},
+        {"temperature": 0, "repeat_penalty": 1.2, "tools": [TOOL]},
+        *({"temperature": 1.1, "seed": seed} for seed in range(4)),
+    ]
+
+    def told(model: str, given: dict[str, Any]) -> Any:
+        body = {"model": model, "messages": [question], "stream": False}
+        body |= {name: given[name] for name in ("format", "tools") if name in given}
+        options = {name: value for name, value in given.items() if name not in body}
+        with daemon.client(120) as http:
+            answer = http.post("/api/chat", json=body | {"options": options | {"num_predict": 96}})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["message"]
+
+    expected = [told("plain", given) for given in bodies]
+    with ThreadPoolExecutor(len(bodies)) as clients:
+        for _ in range(2):  # the second time the first answers are known
+            assert list(clients.map(lambda given: told("drafted", given), bodies)) == expected
+    assert counted(daemon, "vllm:spec_decode_num_accepted_tokens_total") > 100
 
 
 def test_the_file_of_the_model_itself_is_no_draft(daemon: RunningDaemon, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def _generation(
             # than all is used, the answer is wrong (by 4e-3 in log-probabilities of a tiny model)
             whole_copies=native.llama_model_n_swa(model) > 0,
             score_tokens=min(MAX_SCORE_TOKENS, batch_tokens),
-            draft_tokens=0 if recurrent else max_draft_tokens(plan),
+            draft_tokens=0 if recurrent else max_draft_tokens(plan, model),
             hidden_states=True,
             adapter_scales=tuple(scale for _, scale in plan.adapters),
         ),

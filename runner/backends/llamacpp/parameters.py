@@ -24,6 +24,12 @@ _LOAD_MODES = {  # by mmap and mlock
     (True, False): native.LLAMA_LOAD_MODE_MMAP,
     (True, True): native.LLAMA_LOAD_MODE_MMAP_MLOCK,
 }
+_SAME_BITS = {  # the types of models whose matrices hearth's kernels compute
+    getattr(native, f"LLAMA_FTYPE_MOSTLY_{name}")
+    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M",
+                 "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ4_NL",
+                 "MXFP4_MOE")
+}  # fmt: skip
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
     False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -51,7 +57,7 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     params.n_seq_max = _sequences(plan)
     # Room for logits is reserved in the compute buffer: one row a sequence and some for prompts
     # whose log-probabilities are asked for, not one a token
-    params.n_outputs_max = params.n_seq_max + MAX_SCORE_TOKENS + max_draft_tokens(plan)
+    params.n_outputs_max = params.n_seq_max + MAX_SCORE_TOKENS + max_draft_tokens(plan, model)
     return params
 
 
@@ -60,11 +66,13 @@ def ensure_batch_tokens(params: Any, tokens: int) -> None:
     params.n_batch = params.n_ubatch = max(params.n_batch, tokens)
 
 
-def max_draft_tokens(plan: LoadPlan) -> int:
-    """Most tokens of a step's drafts together."""
+def max_draft_tokens(plan: LoadPlan, model: Any) -> int:
+    """Most tokens of a step's drafts together. Where nothing is said, there are some if there is a
+    model for them, or the bits of a token do not depend on how many are computed with it."""
     wanted: bool | int | None = plan.draft_tokens
     if wanted is None:
-        wanted = plan.native_kernels or plan.draft_path is not None
+        kind = native.llama_model_ftype(model) & ~native.LLAMA_FTYPE_GUESSED
+        wanted = plan.draft_path is not None or (plan.native_kernels and kind in _SAME_BITS)
     return MAX_DRAFT_TOKENS if wanted else 0
 
 
