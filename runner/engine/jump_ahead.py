@@ -62,8 +62,8 @@ class JumpAhead:
         return found, odds
 
     def _likeliest(self, last: int, found: list[int], past: Proposals) -> tuple[int, float]:
-        token, right, count = self._habits.get(last, (0, 0, -2))
-        odds = (right + 1) / (count + 2) if count > 0 else 0.0
+        token, right, count = self._habits.get(last, (0, 0, 0))
+        odds = (right + 1) / (count + 1) if count > 0 else 0.0
         at = len(found)
         if at < len(past[0]) and past[0][:at] == found and past[1][at] > odds:
             return past[0][at], past[1][at]

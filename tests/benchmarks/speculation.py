@@ -37,7 +37,7 @@ from runner.engine.speculation import MAX_TOKENS, Speculation
 from runner.types import GenerateRequest, Grammar, LoadPlan, SamplingParams
 from tests.benchmarks.speculation_cases import CASES, Case
 
-CONTEXT, MAX_ANSWER = 2048, 320
+CONTEXT, MAX_ANSWER = 2048, 192
 PLAIN = "without"
 
 

@@ -26,10 +26,11 @@ _LOAD_MODES = {  # by mmap and mlock
 }
 _SAME_BITS = {  # the types of models whose matrices hearth's kernels compute
     getattr(native, f"LLAMA_FTYPE_MOSTLY_{name}")
-    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M",
-                 "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ4_NL",
+    for name in ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q2_K_S", "Q3_K_S",
+                 "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ4_NL",
                  "MXFP4_MOE")
 }  # fmt: skip
+_SAME_BITS_CACHES = ("f32", "f16", "bf16", "q8_0")
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
     False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -72,7 +73,8 @@ def max_draft_tokens(plan: LoadPlan, model: Any) -> int:
     wanted: bool | int | None = plan.draft_tokens
     if wanted is None:
         kind = native.llama_model_ftype(model) & ~native.LLAMA_FTYPE_GUESSED
-        wanted = plan.draft_path is not None or (plan.native_kernels and kind in _SAME_BITS)
+        same = kind in _SAME_BITS and plan.kv_cache_type in _SAME_BITS_CACHES
+        wanted = plan.draft_path is not None or (plan.native_kernels and same)
     return MAX_DRAFT_TOKENS if wanted else 0
 
 
