@@ -31,9 +31,11 @@ from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import (
     LlamaCppEmbeddingBackend,
+    metadata,
     needs_whole_inputs,
     pooling_of,
 )
+from runner.backends.llamacpp.gelu import choose_gelu
 from runner.backends.llamacpp.parameters import (
     embedding_parameters,
     ensure_batch_tokens,
@@ -58,6 +60,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     plan = _with_kernels(plan)
     with native_log.library_errors() as library_errors:
         model = load_model(plan, progress, library_errors)
+        choose_gelu(metadata(model, "general.architecture"))
         vision = None
         try:
             params = _context_parameters(plan, model)
