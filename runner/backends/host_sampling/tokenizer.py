@@ -13,6 +13,7 @@ from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Tokenizer, TooManyTokens
 from runner.backends.host_sampling.text_cuts import MAX_PART_BYTES, WHOLE_BYTES, Part, TextCuts
+from runner.backends.host_sampling.wordpiece import normalized
 from runner.backends.turns import pause
 from runner.errors import InvalidRequest
 
@@ -27,6 +28,8 @@ class LlamaCppTokenizer(Tokenizer):
         self.eos = _token(native.llama_vocab_eos(vocabulary))
         self._pieces: list[bytes | None] = [None] * self.vocabulary
         self._cuts: TextCuts | None = None  # made for the first long text
+        self._wordpiece = native.llama_vocab_type(vocabulary) == native.LLAMA_VOCAB_TYPE_WPM
+        self._strips_accents = self._wordpiece and self._split(b"\xc3\xa9") == self._split(b"e")
 
     def encode(
         self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
@@ -37,8 +40,7 @@ class LlamaCppTokenizer(Tokenizer):
         if len(data) <= WHOLE_BYTES:
             return self._encode(data, add_bos, parse_special)
         around = self._encode(b"", add_bos, parse_special)
-        has_bos = native.llama_vocab_type(self._handle) == native.LLAMA_VOCAB_TYPE_WPM
-        head = 1 if has_bos or native.llama_vocab_get_add_bos(self._handle) else 0
+        head = 1 if self._wordpiece or native.llama_vocab_get_add_bos(self._handle) else 0
         tokens = around[:head]
         for part in self._text_cuts().parts(data, parse_special=parse_special):
             if max_tokens is not None and len(tokens) > max_tokens:
@@ -74,6 +76,11 @@ class LlamaCppTokenizer(Tokenizer):
         return self._cuts
 
     def _encode(self, data: bytes, add_bos: bool, parse_special: bool) -> list[int]:
+        if self._wordpiece:
+            data = normalized(data, strips_accents=self._strips_accents)
+        return self._split(data, add_bos, parse_special)
+
+    def _split(self, data: bytes, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         capacity = len(data) + 2  # a token covers at least a byte; BOS and EOS may be added
         while True:
             tokens = np.empty(capacity, np.int32)
