@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.completion import InstalledModels
 from cli.errors import USAGE, CliError
+
+if TYPE_CHECKING:
+    from cli.eval_state import EvalState
 
 _MAX_TEXT_BYTES = 6 << 20  # a request holds 8 MiB, and JSON writes some letters longer
 
@@ -23,13 +26,24 @@ def command(
 ) -> None:
     """Measure the perplexity of models on a text.
 
-    Lower is better. RATIO compares each model with the first."""
+    Lower is better. RATIO compares each model with the first. After an interruption the same
+    command goes on where it was."""
     from cli.connection import connect
+    from cli.eval_state import EvalState
     from cli.render import print_json
+    from runner.settings import load
 
     content = _read(text)
-    client = connect()
-    results = [_measure(client, model, content, context, as_json) for model in models]
+    settings = load()
+    client = connect(settings)
+    folder = settings.state_dir / "eval"
+    states = [(model, EvalState(folder, model, text, content, context)) for model in models]
+    body = {"text": content, "context": context}
+    results = [
+        _measure(client, {**body, "model": model}, state, as_json) for model, state in states
+    ]
+    for _, state in states:
+        state.remove()
     for result in results:
         result["ratio"] = result["perplexity"] / results[0]["perplexity"]
     if as_json:
@@ -52,23 +66,29 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _measure(
-    client: Any, model: str, text: str, context: int | None, quiet: bool
-) -> dict[str, Any]:
+def _measure(client: Any, body: dict[str, Any], state: EvalState, quiet: bool) -> dict[str, Any]:
     from contextlib import closing
 
     from cli.progress import style_for, view_for
+    from cli.terminal import status
 
     view = view_for(style_for(as_json=False, quiet=quiet))
-    body = {"model": model, "text": text, "context": context}
+    resume = state.load()
     result: dict[str, Any] = {}
-    with closing(view), closing(client.evaluate(body)) as lines:
+    with closing(view), closing(client.evaluate({**body, "resume": resume})) as lines:
         for line in lines:
             if line.get("status") == "success":
                 result = {key: value for key, value in line.items() if key != "status"}
-            else:
-                line["status"] = f"evaluating {model}"
-                view.show(line)
+                continue
+            if resume is not None:
+                done = f"going on after {line['completed']} of {line['total']} chunks"
+                other = "the saved state is of another model: starting anew"
+                is_known = line["completed"] == resume["chunks"]
+                status(f"{body['model']}: {done if is_known else other}")
+                resume = None
+            state.save(line.pop("state"))
+            line["status"] = f"evaluating {body['model']}"
+            view.show(line)
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.jobs.job import Report
 from runner.jobs.llamacpp.activations import Collector
-from runner.jobs.llamacpp.evaluation import open_model, read_text
+from runner.jobs.llamacpp.evaluation import Measurement, open_model, read_text
 from runner.jobs.llamacpp.imatrix_file import write_matrix
 
 
@@ -19,7 +19,9 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Measure and write the target. Raises InvalidRequest, InvalidGguf, ModelLoadFailed,
     InternalError, OSError."""
     text, collector = read_text(Path(job["text"])), Collector()
-    with open_model(Path(job["model"]), observer=collector.callback) as opened:
+    # It is to see every product
+    wanted = Measurement(native_kernels=False, observer=collector.callback)
+    with open_model(Path(job["model"]), wanted) as opened:
         chunks = opened.chunks(text)
         for number, chunk in enumerate(chunks):
             report("calibrating", number, len(chunks))

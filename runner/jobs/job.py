@@ -1,7 +1,7 @@
 """The child's end of a job: heavy work in a process of its own, for the daemon.
 
 The job is one JSON object on stdin. On stdout stands one JSON object per line: progress
-({"status", "completed", "total"}), then {"done": result} or {"error": ...} as
+({"status", "completed", "total"}, and "state"), then {"done": result} or {"error": ...} as
 runner.errors describes it. What native code prints goes to stderr. Knows nothing of the work.
 """
 
@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from registry.atomic import fault_of
 from runner.errors import HearthError, InsufficientMemory, InternalError
@@ -23,7 +23,15 @@ from runner.leaf_errors import as_hearth_error
 from runner.worker.isolation import isolate
 from runner.worker.sandbox import enter_sandbox
 
-Report = Callable[[str, int, int], None]  # status, completed, total
+
+class Report(Protocol):
+    """Tells how far a job is. state: what goes on from here when the job is given it."""
+
+    def __call__(
+        self, status: str, completed: int, total: int, state: Mapping[str, Any] | None = None
+    ) -> None: ...
+
+
 JobFunction = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
 _READ = ("model", "adapters", "text", "source", "imatrix", "base", "files", "parts")
@@ -57,14 +65,17 @@ class Reporter:
         self._status: str | None = None
         self._written_at = 0.0
 
-    def __call__(self, status: str, completed: int, total: int) -> None:
+    def __call__(
+        self, status: str, completed: int, total: int, state: Mapping[str, Any] | None = None
+    ) -> None:
         """Tell how far it is. completed and total: any unit, the same for one status."""
         now = self._clock()
         due = status != self._status or completed >= total
         if not due and now - self._written_at < _REPORT_INTERVAL_S:
             return
         self._status, self._written_at = status, now
-        _write(self._output, {"status": status, "completed": completed, "total": total})
+        line = {"status": status, "completed": completed, "total": total}
+        _write(self._output, line if state is None else {**line, "state": state})
 
 
 def told(error: Exception, target: Path) -> HearthError:

@@ -44,7 +44,8 @@ async def run_job(
             if "done" in line:
                 result: dict[str, Any] = line["done"]
                 return result
-            await report(Progress(line["status"], line["completed"], line["total"], unit))
+            counts = line["completed"], line["total"]
+            await report(Progress(line["status"], *counts, unit, state=line.get("state")))
         raise _crash(name, exit_status(await process.wait()))
     finally:
         await _end(process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from runner.library.progress import ReportProgress
 
 
 async def measure_perplexity(
-    bundle: Bundle, text: str, context: int | None, report: ReportProgress
+    bundle: Bundle, text: str, options: Mapping[str, Any], report: ReportProgress
 ) -> dict[str, Any]:
-    """Measure: perplexity, error (its standard error), tokens, chunks, context. context: tokens of
-    a chunk; None: the job's default. A caller that is cancelled ends it.
+    """Measure: perplexity, error (its standard error), tokens, chunks, context. options: those of
+    the job, see runner/jobs/perplexity.py. A caller that is cancelled ends it.
 
     Raises InvalidRequest, ModelLoadFailed, WorkerCrashed, InternalError.
     """
@@ -28,6 +29,6 @@ async def measure_perplexity(
             "model": str(bundle.model_path),
             "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
             "text": str(path),
-            "context": context,
+            **options,
         }
         return await run_job("perplexity", job, report, "chunks")

@@ -1,13 +1,16 @@
 """POST /api/eval, hearth's own: the perplexity of an installed model on a text.
 
-The answer is NDJSON: {"status", "completed", "total", "unit"} while it is measured, and at last
-{"status": "success", "model", "perplexity", "standard_error", "tokens", "chunks", "context"}. The
-work is done in a process of its own, which ends when the client leaves.
+The answer is NDJSON: {"status", "completed", "total", "unit", "state"} while it is measured, and at
+last {"status": "success", "model", "perplexity", "standard_error", "tokens", "chunks", "context"}.
+The work is done in a process of its own, which ends when the client leaves; the last state, given
+back as resume with the same text and context, goes on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -15,6 +18,7 @@ from modelfile.build import ECHO_ARCHITECTURE
 from runner.errors import InsufficientMemory, InvalidRequest
 from runner.library.models import Bundle
 from runner.library.perplexity import measure_perplexity
+from runner.library.progress import Progress
 from runner.models.system_memory import available_bytes
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
@@ -29,12 +33,23 @@ _OUTPUT_BYTES = 2  # a float for each word, of half the positions
 _RESERVE_BYTES = 128 << 20  # the process itself and its compute buffers
 
 
+class EvalState(WireModel):
+    """What an interrupted measurement has found. digest: of the model."""
+
+    digest: str
+    chunks: int = Field(ge=0)
+    total: float = Field(allow_inf_nan=False)
+    squares: float = Field(ge=0, allow_inf_nan=False)
+
+
 class EvalRequest(WireModel):
-    """POST /api/eval. context: tokens of a chunk; None: 512, or what the model can."""
+    """POST /api/eval. context: tokens of a chunk; None: 512, or what the model can. resume: where
+    to go on; that of another model is left out, and the measurement begins with chunk 0."""
 
     model: str = Field(min_length=1)
     text: str = Field(min_length=1)
     context: int | None = Field(None, ge=32, le=1 << 20)
+    resume: EvalState | None = None
     stream: bool | None = None
 
 
@@ -48,7 +63,19 @@ async def evaluate(http: HttpRequest, body: EvalRequest) -> StatusResponse | Non
         if bundle.header.architecture == ECHO_ARCHITECTURE:
             raise InvalidRequest(f"{bundle.name.short} is an echo model and has no perplexity")
         _require_memory(bundle, body.context or _CONTEXT)
-        result = await measure_perplexity(bundle, body.text, body.context, answer.report)
+        options: dict[str, Any] = {
+            "context": body.context,
+            "native_kernels": http.services.settings.native_kernels,
+        }
+        digest = str(bundle.digest)
+        if body.resume is not None and body.resume.digest == digest:
+            options["resume"] = body.resume.model_dump(exclude={"digest"})
+
+        async def report(progress: Progress) -> None:
+            state = {"digest": digest, **(progress.state or {})}
+            await answer.report(replace(progress, state=state))
+
+        result = await measure_perplexity(bundle, body.text, options, report)
         result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
         return await answer.finish({"status": "success", "model": bundle.name.short, **result})
 

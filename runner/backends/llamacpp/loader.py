@@ -57,7 +57,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     start_library()
     if plan.numa:
         native.llama_numa_init(native.GGML_NUMA_STRATEGY_DISTRIBUTE)
-    plan = _with_kernels(plan)
+    plan = with_kernels(plan)
     with native_log.library_errors() as library_errors:
         model = load_model(plan, progress, library_errors)
         choose_gelu(metadata(model, "general.architecture"))
@@ -98,7 +98,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     )
 
 
-def _with_kernels(plan: LoadPlan) -> LoadPlan:
+def with_kernels(plan: LoadPlan) -> LoadPlan:
     """The plan as it can be had: with hearth's kernels, and then with flash attention unless it is
     switched off, or without. Asked to decide, llama.cpp leaves flash attention out when another
     device than the layer's would compute it."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.adapters import apply_adapters
-from runner.backends.llamacpp.loader import load_model
+from runner.backends.llamacpp.loader import load_model, with_kernels
 from runner.errors import InternalError, InvalidRequest, ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -33,10 +35,12 @@ _STEP_TOKENS = 512
 
 
 class EvaluationContext:
-    """A model with a context for one chunk. context: its tokens."""
+    """A model with a context for one chunk. context: its tokens. threads: for work on outputs, as
+    many as the model is computed with."""
 
-    def __init__(self, model: Any, handle: Any, context: int) -> None:
+    def __init__(self, model: Any, handle: Any, context: int, threads: Executor) -> None:
         self.context = context
+        self.threads = threads
         self._model = model
         self._handle = handle
         self._vocabulary = native.llama_model_get_vocab(model)
@@ -79,9 +83,9 @@ class EvaluationContext:
     def _decode(self, part: NDArray[np.int32], start: int, first: int) -> int:
         batch, rows = self._batch, 0
         batch.n_tokens = len(part)
-        for place, token in enumerate(part):
+        for place, token in enumerate(part.tolist()):
             wanted = start + place >= first
-            batch.token[place] = int(token)
+            batch.token[place] = token
             batch.pos[place] = start + place
             batch.n_seq_id[place] = 1
             batch.seq_id[place][0] = 0
@@ -93,36 +97,43 @@ class EvaluationContext:
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How a model is opened. context: tokens of a chunk, None for 512 or what the model was trained
+    for. native_kernels: hearth's, where they are. observer: llama.cpp's callback for each tensor
+    that llama.cpp itself computes, or None."""
+
+    context: int | None = None
+    adapters: tuple[tuple[str, float], ...] = ()
+    native_kernels: bool = True
+    observer: Any = None
+
+
 @contextmanager
-def open_model(
-    path: Path,
-    context: int | None = None,
-    adapters: tuple[tuple[str, float], ...] = (),
-    observer: Any = None,
-) -> Iterator[EvaluationContext]:
-    """The model, until the block ends. context: tokens of a chunk, None for 512 or what the model
-    was trained for. observer: llama.cpp's callback for each tensor that is computed, or None.
-    Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
-    context = _context_of(path, context)
+def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
+    """The model, until the block ends. Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
+    context = _context_of(path, wanted.context)
     plan = LoadPlan(
         path=str(path),
         backend="llamacpp",
         context_length=context,
         pool_tokens=context,
         max_sequences=1,
-        adapters=adapters,
-        native_kernels=False,  # an observer wants every product, and figures are compared
+        adapters=wanted.adapters,
+        native_kernels=wanted.native_kernels,
     )
     start_library()
+    plan = with_kernels(plan)
     with native_log.library_errors() as library_errors, ExitStack() as stack:
         model = load_model(plan, lambda _share: None, library_errors)
         stack.callback(native.llama_model_free, model)
-        handle = native.llama_init_from_model(model, _parameters(context, model, observer))
+        handle = native.llama_init_from_model(model, _parameters(plan, model, wanted.observer))
         if not handle:
             raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
         stack.callback(native.llama_free, handle)
         apply_adapters(plan, model, handle, library_errors)
-        yield stack.enter_context(closing(EvaluationContext(model, handle, context)))
+        threads = stack.enter_context(ThreadPoolExecutor(native.llama_n_threads(handle)))
+        yield stack.enter_context(closing(EvaluationContext(model, handle, context, threads)))
 
 
 def read_text(path: Path) -> str:
@@ -151,10 +162,12 @@ def _context_of(path: Path, wanted: int | None) -> int:
     return context
 
 
-def _parameters(context: int, model: Any, observer: Any) -> Any:
+def _parameters(plan: LoadPlan, model: Any, observer: Any) -> Any:
     params = native.llama_context_default_params()
-    params.n_ctx = context
-    params.n_batch = params.n_ubatch = min(_STEP_TOKENS, context)
+    params.n_ctx = plan.context_length
+    params.n_batch = params.n_ubatch = min(_STEP_TOKENS, plan.context_length)
+    if plan.flash_attention:
+        params.flash_attn_type = native.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.n_seq_max = 1
     params.n_threads = params.n_threads_batch = threads_for(native.llama_model_size(model))
     params.no_perf = True

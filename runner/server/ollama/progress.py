@@ -12,7 +12,7 @@ from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.sse import NDJSON
 
-_FIELDS = ("status", "digest", "total", "completed", "resumed", "unit", "model")
+_FIELDS = ("status", "digest", "total", "completed", "resumed", "unit", "model", "state")
 
 
 class ProgressStream:

@@ -23,7 +23,7 @@ from tests.ember.mixture import stream
 EMBER = Path(ember.__file__).parent / "ember.gguf"
 
 
-def ignore(status: str, completed: int, total: int) -> None:
+def ignore(status: str, completed: int, total: int, state: object = None) -> None:
     """No progress wanted."""
 
 
