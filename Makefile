@@ -131,6 +131,11 @@ STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 $(STORE_PROOFS): store-%: dev
 	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/integration/test_store_$*.py $(PYTEST_ARGS)
 
+# SIGKILL at random points while prompts are computed, saved and loaded: half an hour.
+.PHONY: cache-kills
+cache-kills: dev
+	$(PYTHON_BIN)/pytest -m slow -s --timeout 7200 tests/integration/test_saved_prefixes.py $(PYTEST_ARGS)
+
 # What /openapi.json says against what the daemon answers; schemathesis has its own environment.
 API_CHECK_ARGS ?= --examples 100
 .PHONY: api-check

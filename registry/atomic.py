@@ -199,12 +199,15 @@ class TempFile:
             raise ValueError("the file is closed")
         os.fsync(self._descriptor)
 
-    def publish(self, target: Path) -> None:
-        """Put the content on the disk, then give it the name target. Raises OSError."""
-        self.sync()
+    def publish(self, target: Path, *, durable: bool = True) -> None:
+        """Put the content on the disk, then give it the name target. durable False: do not wait
+        for the disk, so that a power loss may leave a part of it. Raises OSError."""
+        if durable:
+            self.sync()
         self._close()
         os.replace(self.path, target)
-        sync_directory(target.parent)
+        if durable:
+            sync_directory(target.parent)
 
     def discard(self) -> None:
         """Remove it if it has not been published. Never raises."""

@@ -256,6 +256,14 @@ class Client:
         """What the store and its models take on the disk."""
         return self._call("GET", "/api/du", None, None)
 
+    def cache(self) -> JsonObject:
+        """The prompts that are saved on the disk."""
+        return self._call("GET", "/api/cache", None, None)
+
+    def clear_cache(self, model: str | None) -> JsonObject:
+        """Remove saved prompts; model None: all."""
+        return self._call("POST", "/api/cache/clear", {"model": model}, None)
+
     def import_models(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
         """Take models of another program into the store; yields the daemon's lines, the sums
         last. Closing the iterator ends it."""

@@ -275,6 +275,18 @@ class Settings:
         "files of one key, and as much for its responses: the oldest ones go; likewise the size of "
         "saved slots",
     )
+    cache_dir: Path | None = _setting(
+        _path,
+        None,
+        "folder in which computed prompts outlive their model's time in memory and the daemon, "
+        "readable by the daemon's user only",
+    )
+    cache_size: int | None = _setting(
+        parse_size,
+        None,
+        "maximum size of that folder, such as 20GiB; by default 10 GiB, or 5 % of the disk where "
+        "that is less; 0: nothing is stored there",
+    )
     kv_cache_type: str = _setting(
         _choice(*_CACHE_TYPES),
         "f16",
@@ -396,6 +408,15 @@ class Settings:
         return self.home if self.home is not None else _platform_dir("config")
 
     @property
+    def prefixes_dir(self) -> Path:
+        """Where computed prompts are kept."""
+        if self.cache_dir is not None:
+            return self.cache_dir
+        return (
+            self.home / "cache" if self.home is not None else _platform_dir("cache")
+        ) / "prefixes"
+
+    @property
     def models_dir(self) -> Path:
         """The root of the store."""
         return self.models if self.models is not None else self.data_dir / "models"
@@ -408,6 +429,7 @@ def _platform_dir(kind: str) -> Path:
         "data": platformdirs.user_data_path,
         "state": platformdirs.user_state_path,
         "config": platformdirs.user_config_path,
+        "cache": platformdirs.user_cache_path,
     }[kind]
     return of("hearth", appauthor=False)
 

@@ -18,6 +18,7 @@ Pooling = Literal["none", "mean", "cls", "last"]
 BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
 SPEECH_BACKENDS: Final = ("whisper", "piper")
 
+UNSAVED_SALT: Final = "unsaved-"  # prompts with a cache_salt that begins so stay off the disk
 IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content where an image is
 
 

@@ -7,7 +7,7 @@ GIL. echo.py is the smallest implementation, the one to copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -33,6 +33,8 @@ class Capacity:
     block_size: int  # sharing and allocation granularity in tokens; 1: exact
     partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
     can_save: bool = False  # save and load work
+    state_format: str = ""  # of saved parts: another worker with the same may load them
+    part_tokens: int = 0  # of each part of a copy but the last; 0: copies have one part
     whole_copies: bool = False  # what was loaded must not be shared or trimmed below its length
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
@@ -40,6 +42,11 @@ class Capacity:
     vector_width: int = 0  # values of a vector of an embedding model
     input_width: int | None = None  # of vectors that rows may have as images; None: they may not
     adapter_scales: tuple[float, ...] = ()  # of its LoRA adapters, as they were loaded
+
+    def scales(self, asked: Mapping[int, float] | None) -> tuple[float, ...]:
+        """The scales of all adapters. asked: of some, by their numbers, and no others."""
+        own = self.adapter_scales
+        return own if asked is None else tuple(asked.get(n, 0.0) for n in range(len(own)))
 
 
 class Sampler(Protocol):
@@ -169,6 +176,15 @@ class WritableState(SavedState, Protocol):
         """Its bytes, in place."""
 
 
+@runtime_checkable
+class SavedParts(SavedState, Protocol):
+    """A saved sequence whose bytes may be kept for another worker, part by part. Those of the same
+    tokens after the same tokens are the same, whatever follows them."""
+
+    def parts(self) -> Sequence[memoryview]:
+        """Its bytes, in place: of Capacity.part_tokens tokens each, but for the last part."""
+
+
 class BackendError(Exception):
     """The computation failed; the cache content is undefined until reset."""
 
@@ -237,7 +253,7 @@ class Backend(Protocol):
         """Forget the sequence; its id is free. Tokens shared with others stay with them."""
 
     def state_bytes(self, sequence: int) -> int:
-        """The size_bytes that save would give. Copies nothing."""
+        """The size_bytes that save would give, but for a few of each part. Copies nothing."""
         return 0
 
     def save(self, sequence: int) -> SavedState:
@@ -261,6 +277,11 @@ class Backend(Protocol):
         """Make a cache for so many tokens, with what it holds now, if there is memory for it: the
         capacity says so. Raises BackendError when the cache is lost."""
         raise BackendError("this backend cannot make its cache larger")
+
+    def join_parts(self, parts: Sequence[memoryview], tokens: int) -> SavedState:
+        """A saved sequence of so many tokens of parts that SavedParts gave; see empty_state. Their
+        memory is used as long as the object."""
+        raise BackendError("this backend cannot take up states of another worker")
 
     def reset(self) -> None:
         """Forget all sequences. Raises BackendError when there is no cache."""

@@ -71,10 +71,10 @@ class Engine:
         self._clock = clock
         self._tokenizer = tokenizer
         self._texts: dict[tuple[str, ...], TokenTexts] = {}  # by the special tokens that are kept
-        self._pacer = Pacer()
+        self.pacer = Pacer()
         self.scheduler = Scheduler(
             backend,
-            self._pacer,
+            self.pacer,
             self.capacity.max_sequences if max_running is None else max_running,
             idle_tokens,
             swap_bytes,
@@ -164,9 +164,7 @@ class Engine:
         texts: TokenTexts,
     ) -> Sequence:
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
-        sequence.adapters, scales = self.capacity.adapter_scales, request.adapter_scales
-        if scales is not None:
-            sequence.adapters = tuple(scales.get(n, 0.0) for n in range(len(sequence.adapters)))
+        sequence.adapters = self.capacity.scales(request.adapter_scales)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         return sequence
@@ -245,7 +243,7 @@ class Engine:
 
     def stay_within(self, step_limit_s: float) -> None:
         """Let steps be far shorter than this where the batch decides that."""
-        self._pacer.alone_s = min(self._pacer.alone_s, step_limit_s * LIMIT_SHARE)
+        self.pacer.alone_s = min(self.pacer.alone_s, step_limit_s * LIMIT_SHARE)
 
     def step(self) -> StepOutput:
         """Compute one batch. Failures are in the output; raises only when the backend cannot
@@ -291,7 +289,7 @@ class Engine:
             return False
         now_s = self._clock()
         self.counters.steps += 1
-        self._pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
+        self.pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
         self.scheduler.advance(step)
         if fault is not None:
             self._drop_faulty(step, fault, output)

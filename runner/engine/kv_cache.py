@@ -9,12 +9,14 @@ leaves is copied into the swap where that pays, and comes back from there.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 
 from runner.backends.backend import Backend
 from runner.engine.pool import Pool
 from runner.engine.pool_growth import PoolGrowth
 from runner.engine.prefix_cache import (
+    Adapters,
     FinishedSequence,
     PrefixCache,
     PrefixMatch,
@@ -43,7 +45,7 @@ class KvCache:
         swap they may be more for the steps that it takes to copy them. swap_bytes: the limit of
         memory for copies. token_s: see SwapSpace."""
         capacity = backend.capacity
-        sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
+        self.sharing = sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
         self.pool = Pool(capacity.pool_tokens, capacity.block_size)
         self.prefixes = PrefixCache(sharing)
         self.swap = SwapSpace(backend, sharing, swap_bytes, token_s)
@@ -130,6 +132,13 @@ class KvCache:
         """The finished sequences, in the pool and copied out of it."""
         yield from self.prefixes.finished()
         yield from self.swap.entries()
+
+    def known(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
+        """How many of the first tokens are here, in the pool or copied out of it. From any thread:
+        see PrefixCache.known."""
+        copies, usable = self.swap.entries(), self.sharing.usable
+        copied = max((usable(copy, tokens, salt, adapters) for copy in copies), default=0)
+        return max(copied, self.prefixes.known(tokens, salt, adapters))
 
     def drop(self, entry: FinishedSequence | SwappedSequence) -> None:
         """A finished sequence leaves, and nothing of it stays."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from runner.engine.images import whole_image_length
+from runner.token_prefix import common_prefix
 
 
 class PrefixSource(Protocol):
@@ -66,22 +67,6 @@ class PrefixMatch(Generic[SourceT]):
 
     source: SourceT
     length: int
-
-
-def common_prefix(left: array[int], right: array[int], limit: int) -> int:
-    """How many of the first limit tokens are equal. Slices of arrays are compared, in C, rather
-    than tokens in Python."""
-    limit = min(limit, len(left), len(right))
-    done, size = 0, 32
-    while done < limit:
-        end = min(done + size, limit)
-        if left[done:end] == right[done:end]:
-            done, size = end, size * 2
-        elif size > 1 and end - done > 1:
-            size = (end - done) // 2
-        else:
-            break
-    return done
 
 
 def is_superseded(source: PrefixSource, length: int, salt: str | None) -> bool:
@@ -212,6 +197,13 @@ class PrefixCache:
             slot = best.source.slot  # it is the most recently used one now
             self._finished[slot] = self._finished.pop(slot)
         return best
+
+    def known(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
+        """How many of the first tokens a source gives now. Changes nothing, and may be asked from
+        any thread, where it is a guess."""
+        sources = [*list(self._running.values()), *list(self._finished.values())]
+        usable = self._sharing.usable
+        return max((usable(source, tokens, salt, adapters) for source in sources), default=0)
 
     def ahead(
         self, tokens: array[int], salt: str | None = None, adapters: Adapters = ()

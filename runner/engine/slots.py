@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, WritableState
 from runner.engine.kv_cache import KvCache
-from runner.engine.prefix_cache import Adapters, FinishedSequence, common_prefix
+from runner.engine.prefix_cache import Adapters, FinishedSequence
 from runner.engine.swap import SwappedSequence
 from runner.errors import InvalidRequest, Unsupported
+from runner.token_prefix import common_prefix
 
 MAX_SLOTS = 256  # of all salts; the one that was used first is forgotten
 Key = tuple[str | None, int]  # salt and number

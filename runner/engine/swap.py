@@ -45,6 +45,12 @@ class SwappedSequence:
     public: int = 0
     adapters: Adapters = ()
     prompt: int | None = None
+    mapped: bool = False  # its state is in files, and takes no memory that is missed
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that is free once it goes."""
+        return 0 if self.mapped else self.state.size_bytes
 
 
 class SwapSpace:
@@ -70,6 +76,7 @@ class SwapSpace:
         self._token_s = token_s
         self._clock = clock
         self._byte_s: float | None = None  # seconds that copying a byte takes
+        self.on_copy: Callable[[SwappedSequence], None] = lambda _: None  # called with each new one
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -124,12 +131,15 @@ class SwapSpace:
             *(entry.adapters, entry.prompt),
         )
         self._keep(copy)
+        self.on_copy(copy)
         self._step_bytes += state.size_bytes
 
     def add(self, copy: SwappedSequence) -> bool:
         """Keep a copy that was made elsewhere. False: the budget is too small for it."""
         self._drop_covered(copy)
-        if not self.budget_bytes or not self._make_room(copy.state.size_bytes):
+        if not copy.mapped and not self.budget_bytes:
+            return False
+        if not self._make_room(copy.held_bytes):
             return False
         self._keep(copy)
         return True
@@ -159,7 +169,7 @@ class SwapSpace:
         if entry not in self._entries:
             return
         del self._entries[entry]
-        self.size_bytes -= entry.state.size_bytes
+        self.size_bytes -= entry.held_bytes
         self.tokens -= entry.computed
 
     def clear(self) -> None:
@@ -170,7 +180,7 @@ class SwapSpace:
     def _keep(self, copy: SwappedSequence) -> None:
         copy.min_match = copy.computed if self._backend.capacity.whole_copies else 0
         self._entries[copy] = None
-        self.size_bytes += copy.state.size_bytes
+        self.size_bytes += copy.held_bytes
         self.tokens += copy.computed
 
     def _pays(self, missing: int, size_bytes: int) -> bool:

@@ -22,6 +22,7 @@ from runner.errors import HearthError
 from runner.library.batches import batches
 from runner.library.blob_sources import bundled_files, lost_blob
 from runner.library.library import Library
+from runner.library.saved_prefixes import SavedPrefixes
 from runner.library.transfers import Reach
 
 __all__ = ["Finding", "FsckEvent", "FsckOutcome", "FsckTotals", "check_store"]
@@ -62,11 +63,11 @@ FsckEvent = Finding | Progress | FsckOutcome | FsckTotals
 
 
 async def check_store(
-    library: Library, quick: bool, repair: Reach | None
+    library: Library, quick: bool, repair: Reach | None, prefixes: SavedPrefixes | None = None
 ) -> AsyncGenerator[FsckEvent]:
     """Check the store: its findings, how far it is, with repair what became of each finding, and
-    last the totals. quick: sizes only. repair: what it may be repaired from; None: it is not.
-    Closing it ends it; what was repaired stays repaired.
+    last the totals. quick: sizes only. prefixes: what of these cannot be used goes. repair: what it
+    may be repaired from; None: it is not. Closing it ends it; what was repaired stays repaired.
 
     Raises StoreReadOnly.
     """
@@ -74,6 +75,8 @@ async def check_store(
         raise StoreReadOnly("repair the store")
     totals = FsckTotals()
     steps = [_check(library, quick, totals)]
+    if prefixes is not None:
+        steps.append(_check_prefixes(prefixes, quick, totals))
     if repair is not None:
         steps = [_repair_manifests(library, totals), *steps, _repair_all(library, repair, totals)]
     for step in steps:
@@ -95,6 +98,16 @@ async def _check(library: Library, quick: bool, totals: FsckTotals) -> AsyncGene
                     totals.seen = event
             if reading:
                 yield reading[-1]
+
+
+async def _check_prefixes(
+    prefixes: SavedPrefixes, quick: bool, totals: FsckTotals
+) -> AsyncGenerator[FsckEvent]:
+    for path, reason in await asyncio.to_thread(list, prefixes.check(quick)):
+        text = f"the saved prefix {path} {reason}; it was removed"
+        finding = Finding("stray", path, text)
+        totals.findings.append(finding)
+        yield finding
 
 
 async def _repair_manifests(library: Library, totals: FsckTotals) -> AsyncGenerator[FsckEvent]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 
 log = logging.getLogger("hearth.worker")
 
+Attach = Callable[[str, LoadPlan], Sequence[socket.socket]]
 _EXIT_GRACE_S = 2.0
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 _MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
@@ -43,7 +45,9 @@ _MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
 class WorkerHandle:
     """A loaded model in its process. Made by start; ended by close, or by itself."""
 
-    def __init__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> None:
+    def __init__(
+        self, name: str, plan: LoadPlan, timeouts: Timeouts, attach: Attach = lambda *_: ()
+    ) -> None:
         self.name = name
         self.plan = plan
         self.observer = Observer()
@@ -66,16 +70,20 @@ class WorkerHandle:
         self._fault: HearthError | None = None
         self._closing = False
         self._lost_threads = 0
+        self._attach = attach
         self._connection = FrameConnection(self._on_frame, self._on_lost)
         self._process: WorkerProcess
         self._reaper: asyncio.Task[None] | None = None
         self.info: WorkerInfo
 
     @classmethod
-    async def start(cls, name: str, plan: LoadPlan, timeouts: Timeouts) -> WorkerHandle:
-        """A worker with the model of plan loaded. Raises ModelLoadFailed, WorkerCrashed,
-        WorkerTimeout, or what the worker reports; then no process is left."""
-        worker = cls(name, plan, timeouts)
+    async def start(
+        cls, name: str, plan: LoadPlan, timeouts: Timeouts, attach: Attach = lambda *_: ()
+    ) -> WorkerHandle:
+        """A worker with the model of plan loaded. attach: gives the sockets that it gets besides
+        its own; may read files. Raises ModelLoadFailed, WorkerCrashed, WorkerTimeout, or what the
+        worker reports; then no process is left."""
+        worker = cls(name, plan, timeouts, attach)
         try:
             await worker._spawn()
             worker.info = await worker._ready
@@ -271,7 +279,8 @@ class WorkerHandle:
 
     async def _spawn(self) -> None:
         try:
-            self._process, sock = await WorkerProcess.spawn()
+            more = await asyncio.to_thread(self._attach, self.name, self.plan)
+            self._process, sock = await WorkerProcess.spawn(more)
         except OSError as error:
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
         await self._loop.create_unix_connection(lambda: self._connection, sock=sock)

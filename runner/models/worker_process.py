@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections.abc import Sequence
 
 from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
 
@@ -29,18 +30,20 @@ class WorkerProcess:
         self._waiting = asyncio.create_task(process.wait())
 
     @classmethod
-    async def spawn(cls) -> tuple[WorkerProcess, socket.socket]:
-        """The process and our end of its socket (non-blocking). Raises OSError."""
+    async def spawn(cls, more: Sequence[socket.socket] = ()) -> tuple[WorkerProcess, socket.socket]:
+        """The process and our end of its socket (non-blocking). more: sockets that it gets as well;
+        they are closed here. Raises OSError."""
         ours, theirs = socket.socketpair()
         try:
-            with theirs:
+            with contextlib.ExitStack() as opened:
+                numbers = [opened.enter_context(each).fileno() for each in (theirs, *more)]
                 process = await asyncio.create_subprocess_exec(
-                    *worker_command(str(theirs.fileno())),
+                    *worker_command(*map(str, numbers)),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
                     **child_options(),
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=numbers,
                 )
         except BaseException:
             ours.close()

@@ -86,6 +86,31 @@ class DiskUsageResponse(TypedDict):
     free: int | None
 
 
+class CachedPrompts(TypedDict):
+    """What is saved of a model's prompts; model None: by another daemon. Sizes in bytes."""
+
+    model: str | None
+    tokens: int
+    size: int
+    files: int
+    used_at: str
+
+
+class CacheResponse(TypedDict):
+    """The folder of saved prompts. limit 0: nothing is saved."""
+
+    path: str
+    size: int
+    limit: int
+    models: list[CachedPrompts]
+
+
+class CacheClearResponse(TypedDict):
+    """The bytes that are free now."""
+
+    size: int
+
+
 class GcRemovedFile(TypedDict):
     """A file that is gone, or would be."""
 

@@ -9,15 +9,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.errors import StorageFailed
 from runner.library.library import Library
+from runner.library.prefix_service import PrefixService
+from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.config import FILE_NAME as MCP_FILE
 from runner.mcp.host import McpHost
 from runner.models.crashes import Crashes
 from runner.models.manager import Manager
+from runner.models.supervisor import WorkerHandle
 from runner.server import health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.anthropic import messages
@@ -74,7 +78,7 @@ from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import logged
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
-from runner.server.upkeep import fsck, gc, imports
+from runner.server.upkeep import cache, fsck, gc, imports
 from runner.settings import Address, Settings
 
 log = logging.getLogger("hearth")
@@ -87,7 +91,7 @@ _SERVED = (
     *routes_of(vector_stores, vector_store_files, files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
-    *routes_of(fsck, gc, imports, mcp_routes),
+    *routes_of(fsck, gc, cache, imports, mcp_routes),
 )
 ROUTES = (*_SERVED, *openapi_routes(_SERVED))
 
@@ -97,7 +101,14 @@ def build_services(
 ) -> Services:
     """The services of a daemon at address. Nothing runs yet: see opened."""
     metrics = Metrics()
-    models = Manager(library, settings, observer=metrics, client=lambda: current_caller().share)
+    prefixes = SavedPrefixes(settings)
+    models = Manager(
+        library,
+        settings,
+        start=partial(WorkerHandle.start, attach=PrefixService(prefixes).attach),
+        observer=metrics,
+        client=lambda: current_caller().share,
+    )
     models.crashes = Crashes(settings.state_dir / "crashes.json")
     folder = settings.state_dir / "files"
     database = Database(
@@ -121,6 +132,7 @@ def build_services(
         metrics=metrics,
         library=library,
         models=models,
+        prefixes=prefixes,
         background=BackgroundResponses(
             ResponseStore(settings.data_dir / RESPONSES_FILE, settings.max_files_size // 2)
         ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.library.library import Library
+from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.host import McpHost
 from runner.models.manager import Manager
 from runner.server.body_budget import BodyBudget
@@ -45,6 +46,7 @@ class Services:
     metrics: Metrics
     library: Library
     models: Manager
+    prefixes: SavedPrefixes
     background: BackgroundResponses
     batches: BatchExecutor
     uploads: UploadStore

@@ -21,6 +21,7 @@ from runner.engine.call_watch import CallWatch
 from runner.engine.engine import Engine
 from runner.engine.sequence import GrammarMatcher
 from runner.engine.step_output import StepOutput
+from runner.engine.swap import SwappedSequence
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Dropped, Embeddings, GenerateRequest, WorkerStats
 from runner.worker.json_codec import to_json
@@ -61,6 +62,12 @@ class EngineThread(threading.Thread):
         self._dropped: dict[str, Dropped] = {}  # what was left out of its prompt; by id
         self._untold: set[str] = set()  # of these, requests without a delta yet
 
+    @property
+    def engine(self) -> Engine:
+        """The engine, once it is loaded; its state belongs to this thread."""
+        assert self._engine is not None
+        return self._engine
+
     def submit(
         self,
         request: GenerateRequest,
@@ -99,6 +106,10 @@ class EngineThread(threading.Thread):
     ) -> None:
         """Embed inputs. request: see Engine.embed."""
         self._post(request.id, lambda engine: engine.embed(request, inputs, truncate))
+
+    def keep_copy(self, id: str, copy: SwappedSequence) -> None:
+        """Let sequences begin with a copy that was made elsewhere."""
+        self._post(id, lambda engine: _add_copy(engine, copy))
 
     def ask(self, id: str, question: Callable[[Engine], dict[str, Any]]) -> None:
         """Send what question gives between two steps, as the reply to a request."""
@@ -257,6 +268,10 @@ class EngineThread(threading.Thread):
     def _send_error(self, id: str, error: HearthError) -> None:
         self._forget(id)
         self._sink.send({"op": "error", "id": id, "error": error.to_wire()})
+
+
+def _add_copy(engine: Engine, copy: SwappedSequence) -> None:
+    engine.scheduler.cache.swap.add(copy)
 
 
 def _cancel(engine: Engine, id: str, prepared: bool) -> None:

@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,20 +29,25 @@ from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import FrameWriter
 from runner.worker.json_codec import from_json, to_json
 from runner.worker.loader import ModelRuntime, load
+from runner.worker.prefix_client import Owner
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
 from runner.worker.sandbox import enter_sandbox
+from runner.worker.saved_prefixes import MIN_TOKENS, SavedPrefixes, open_prefixes
 from runner.worker.slot_transfer import SlotTransfer
 from runner.worker.speech.process import SpeechWorker
 from runner.worker.text_replies import TEXT_REPLIES, Frame
+from runner.worker.truncation import EncodedPrompt
 
 log = logging.getLogger(__name__)
 
 Work = Coroutine[Any, Any, None]
+SAVE_S = 1.0  # to save prefixes once the daemon wants the worker to end; it waits for twice as long
 
 
-async def serve(connection: socket.socket) -> int:
-    """Serve the daemon at the other end. Returns the exit code of the process."""
+async def serve(connection: socket.socket, channels: Sequence[socket.socket] = ()) -> int:
+    """Serve the daemon at the other end. channels: to its saved prefixes. Returns the exit code of
+    the process."""
     connection.setblocking(False)
     stream, writer = await asyncio.open_connection(sock=connection)
     reader = FrameReader(stream)
@@ -54,11 +60,18 @@ async def serve(connection: socket.socket) -> int:
             raise ProtocolError(f"the first frame is {first['op']!r}, not load")
         plan = _plan(first)
         unconfined = enter_sandbox(_files(plan), _caches(plan))
-        kind = SpeechWorker if plan.backend in SPEECH_BACKENDS else Worker
-        worker = kind(plan, frames, unconfined)
+        worker: Worker | SpeechWorker
+        if plan.backend in SPEECH_BACKENDS:
+            worker = SpeechWorker(plan, frames, unconfined)
+        else:
+            worker = Worker(plan, frames, unconfined, channels)
         reading = asyncio.ensure_future(_read(reader, worker))
         await asyncio.wait({worker.failed, reading}, return_when=asyncio.FIRST_COMPLETED)
-        return worker.failed.result() if worker.failed.done() else await reading
+        if worker.failed.done():
+            return worker.failed.result()
+        if isinstance(worker, Worker):
+            await worker.save_prefixes()
+        return await reading
     except ProtocolError as error:
         log.error("the daemon sent no frame: %s", error)
         return ExitCode.PROTOCOL_ERROR
@@ -105,10 +118,18 @@ def _shares(id: str, frame: Frame) -> GenerateRequest:
 class Worker:
     """The frames' meaning. Lives on the event loop's thread."""
 
-    def __init__(self, plan: LoadPlan, frames: FrameWriter, unconfined: Sequence[str] = ()) -> None:
-        """unconfined: what of the sandbox is missing."""
+    def __init__(
+        self,
+        plan: LoadPlan,
+        frames: FrameWriter,
+        unconfined: Sequence[str] = (),
+        channels: Sequence[socket.socket] = (),
+    ) -> None:
+        """unconfined: what of the sandbox is missing. channels: to the daemon's saved prefixes."""
         self.failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.preparation: Preparation | None = None  # None until the model is loaded
+        self._channels = channels
+        self._prefixes: SavedPrefixes | None = None
         self._loop = asyncio.get_running_loop()
         self._plan = plan
         self._frames = frames
@@ -164,6 +185,12 @@ class Worker:
             engine.scheduler.cache.growth = PoolGrowth(
                 runtime.model.backend, most, self._engine.ask_for_cache, *told
             )
+        engine = runtime.engine
+        swap, pacer = engine.scheduler.cache.swap, engine.pacer
+        backend = runtime.model.backend
+        self._prefixes = open_prefixes(self._channels, backend, lambda: pacer.prefill_token_s)
+        if self._prefixes is not None:
+            swap.on_copy = self._prefixes.saver.add
         self.preparation = Preparation(runtime, self._plan.step_limit_s, self._thread_lost)
         return runtime.engine, replace(runtime.info(), unconfined=self._unconfined)
 
@@ -188,7 +215,28 @@ class Worker:
             if len(prompt.tokens) >= room:  # what may be cut is, to what there is memory for
                 asked = replace(asked, context_length=room)
                 request, prompt, matcher = await preparation.generation(asked)
+        await self._load_prefix(request, prompt)
         self._engine.submit(request, prompt, arrived_s, matcher)
+
+    async def _load_prefix(self, request: GenerateRequest, prompt: EncodedPrompt) -> None:
+        """Let the prompt begin with what is saved of it, where that pays."""
+        if self._prefixes is None or len(prompt.tokens) <= MIN_TOKENS or prompt.parts is not None:
+            return
+        if request.prompt_logprobs is not None:
+            return  # all of it is computed
+        engine, tokens = self._engine.engine, array("i", prompt.tokens)
+        owner = Owner(request.cache_salt, engine.capacity.scales(request.adapter_scales))
+        known = engine.scheduler.cache.known(tokens, owner.salt, owner.scales)
+        if len(tokens) <= known + MIN_TOKENS:
+            return
+        copy = await asyncio.to_thread(self._prefixes.loader.load, tokens, owner, known)
+        if copy is not None:
+            self._engine.keep_copy(request.id, copy)
+
+    async def save_prefixes(self) -> None:
+        """The worker is about to end: save what is not saved yet."""
+        if self._prefixes is not None:
+            await asyncio.to_thread(self._prefixes.saver.flush, SAVE_S)
 
     async def _embed(self, id: str, frame: Frame, preparation: Preparation) -> None:
         truncate, request = bool(frame.get("truncate", True)), _shares(id, frame)
@@ -236,15 +284,16 @@ class Worker:
         self._frames.send({"op": "error", "id": id, "error": error.to_wire()})
 
 
-def run(fd: int) -> None:
-    """Serve the daemon on an inherited socket and end the process. Native code may still be
-    computing, so nothing is torn down: the system takes everything back."""
+def run(fd: int, prefixes: Sequence[int] = ()) -> None:
+    """Serve the daemon on an inherited socket, with its saved prefixes on others, and end the
+    process. Native code may still be computing, so nothing is torn down: the system takes
+    everything back."""
     try:
-        connection = socket.socket(fileno=fd)
+        connection, *channels = [socket.socket(fileno=number) for number in (fd, *prefixes)]
     except OSError as error:
         sys.exit(f"{fd} is not an inherited socket: {error}")
     try:
-        code = asyncio.run(serve(connection))
+        code = asyncio.run(serve(connection, channels))
     except Exception:
         log.critical("the worker failed", exc_info=True)
         code = ExitCode.ENGINE_FAILED

@@ -14,8 +14,8 @@ from datetime import date
 from typing import Any
 
 from runner.backends.backend import TooManyTokens
-from runner.engine.prefix_cache import common_prefix
 from runner.errors import InvalidRequest
+from runner.token_prefix import common_prefix
 from runner.types import GenerateRequest, Message
 from runner.worker.prompts import PromptEncoder
 

@@ -27,6 +27,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     """Of ember alone."""
     home = tmp_path_factory.mktemp("home")
     settings = {"HEARTH_NUM_PARALLEL": "2", "HEARTH_SLOT_SAVE_PATH": str(home / "slots")}
+    settings["HEARTH_CACHE_SIZE"] = "0"  # what is erased would be found there
     with running_daemon(home, (), settings) as daemon:
         yield daemon
 

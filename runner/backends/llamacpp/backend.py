@@ -37,9 +37,9 @@ from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.resize import resize
 from runner.backends.llamacpp.saved_sequence import (
+    JoinedParts,
     LlamaCppSavedSequence,
-    copy_in,
-    copy_out,
+    SequenceCopies,
     state_bytes,
 )
 from runner.backends.llamacpp.small_batches import SmallBatchPolicy
@@ -63,10 +63,13 @@ class LlamaCppBackend(Backend):
         parameters: Any = None,
     ) -> None:
         """Takes over context and vision, which is that of rows with images. adapters: of the
-        context. parameters: that it was made with; None: its cache does not grow."""
+        context. parameters: that it was made with; None: its cache does not grow. Of
+        copies in parts, the context has one sequence more than the capacity."""
         self.capacity = capacity
         self._parameters = parameters
         self._context = context
+        scratch = capacity.max_sequences if capacity.part_tokens else None
+        self._copies = SequenceCopies(context, scratch, capacity.part_tokens)
         self._batch = TokenBatch(capacity.batch_tokens)
         self._grouping = SmallBatchPolicy()
         self._sampling = RowSampler(capacity.vocabulary)
@@ -260,18 +263,22 @@ class LlamaCppBackend(Backend):
 
     def save(self, sequence: int) -> LlamaCppSavedSequence:
         self._check(sequence)
-        saved = copy_out(self._context, sequence)
-        saved.image_spans = self._positions.image_spans(sequence) if self._positions else ()
+        spans = self._positions.image_spans(sequence) if self._positions else ()
+        saved = self._copies.copy_out(sequence, in_parts=not spans)
+        saved.image_spans = spans
         return saved
 
     def empty_state(self, size_bytes: int, tokens: int) -> LlamaCppSavedSequence:
         return LlamaCppSavedSequence(size_bytes, tokens)
 
+    def join_parts(self, parts: Sequence[memoryview], tokens: int) -> JoinedParts:
+        return JoinedParts(parts, tokens)
+
     def load(self, state: SavedState, sequence: int) -> None:
         self._check(sequence)
-        if not isinstance(state, LlamaCppSavedSequence):
+        if not isinstance(state, LlamaCppSavedSequence | JoinedParts):
             raise BackendError(f"a {type(state).__name__} is not a state of this backend")
-        copy_in(self._context, state, sequence)
+        self._copies.copy_in(state, sequence)
         if self._positions is not None:
             self._positions.set_spans(sequence, state.image_spans)
 

@@ -37,13 +37,17 @@ from runner.backends.llamacpp.embedding import (
 )
 from runner.backends.llamacpp.gelu import choose_gelu
 from runner.backends.llamacpp.parameters import (
+    PART_TOKENS,
+    copies_parts,
     embedding_parameters,
     ensure_batch_tokens,
     generation_parameters,
+    is_recurrent,
     max_draft_tokens,
     model_parameters,
 )
 from runner.backends.llamacpp.reranker import create_reranker
+from runner.backends.llamacpp.state_format import state_format
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -185,7 +189,7 @@ def _generation(
     adapters: Adapters | None,
 ) -> LlamaCppBackend:
     handle, model = context.handle, context.model
-    recurrent = native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model)
+    recurrent, parts = is_recurrent(model), copies_parts(model)
     pool_tokens = native.llama_n_ctx(handle)
     most_tokens = max(pool_tokens, plan.max_pool_tokens or 0)
     batch_tokens = min(plan.batch_tokens, native.llama_n_batch(handle))
@@ -193,13 +197,15 @@ def _generation(
         context,
         Capacity(
             pool_tokens=pool_tokens,
-            max_sequences=native.llama_n_seq_max(handle),
+            max_sequences=native.llama_n_seq_max(handle) - parts,
             context_length=min(plan.max_context_length, most_tokens),
             batch_tokens=batch_tokens,
             vocabulary=context.vocabulary_size,
             block_size=1,
             partial_share=not recurrent,
             can_save=True,
+            state_format=state_format(plan, context),
+            part_tokens=PART_TOKENS if parts else 0,
             # llama.cpp copies only the last cells of layers with an attention window: where less
             # than all is used, the answer is wrong (by 4e-3 in log-probabilities of a tiny model)
             whole_copies=native.llama_model_n_swa(model) > 0,

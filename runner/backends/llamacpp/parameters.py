@@ -16,6 +16,7 @@ from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
 MAX_DRAFT_TOKENS = 64
+PART_TOKENS = 256  # of a part of a copy: 3 MB of Qwen2.5 0.5B, 36 of an 8B model
 _PAD_TOKENS = 256  # what llama.cpp rounds a context up to
 
 _LOAD_MODES = {  # by mmap and mlock
@@ -55,7 +56,8 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     params = _common(plan, model)
     params.n_ctx = plan.pool_tokens
     params.n_batch = params.n_ubatch = min(plan.batch_tokens, plan.pool_tokens)
-    params.n_seq_max = _sequences(plan)
+    # One more, through which parts of sequences are copied
+    params.n_seq_max = _sequences(plan, copies_parts(model))
     # Room for logits is reserved in the compute buffer: one row a sequence and some for prompts
     # whose log-probabilities are asked for, not one a token
     params.n_outputs_max = params.n_seq_max + MAX_SCORE_TOKENS + max_draft_tokens(plan, model)
@@ -113,8 +115,19 @@ def _common(plan: LoadPlan, model: Any) -> Any:
     return params
 
 
-def _sequences(plan: LoadPlan) -> int:
-    return min(plan.max_sequences, int(native.llama_max_parallel_sequences()))
+def is_recurrent(model: Any) -> bool:
+    """Whether what it keeps of a sequence can only be had as a whole, of some layers at least."""
+    return bool(native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model))
+
+
+def copies_parts(model: Any) -> bool:
+    """Whether sequences are copied in parts. Not those of layers with an attention window, of which
+    llama.cpp copies the last cells only."""
+    return not is_recurrent(model) and native.llama_model_n_swa(model) == 0
+
+
+def _sequences(plan: LoadPlan, more: int = 0) -> int:
+    return min(plan.max_sequences + more, int(native.llama_max_parallel_sequences()))
 
 
 def _cache_type(plan: LoadPlan) -> int:

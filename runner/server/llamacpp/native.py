@@ -23,7 +23,7 @@ from runner.server.refused_fields import Refusals
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, GeneratedSequence, StreamRenderer, progress_fields
 from runner.server.timings import RunningTimings, timings_of
-from runner.types import Delta, Finish, GenerateRequest, TokenLogprob
+from runner.types import UNSAVED_SALT, Delta, Finish, GenerateRequest, TokenLogprob
 
 MAX_PROBABILITIES = 20
 _SENT_BY_EDITORS = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms")
@@ -88,7 +88,7 @@ class NativeFields(OpenAIGenerateFields):
             stream_tokens=bool(self.stream) or self.return_tokens,
             return_tokens=True,
             context_shift=shift,
-            cache_salt=self.cache_salt if self.cache_prompt else new_id("salt"),
+            cache_salt=self.cache_salt if self.cache_prompt else UNSAVED_SALT + new_id("once"),
             slot=max(self.id_slot or 0, 0) if self.cache_prompt and not self.cache_salt else None,
         )
 

@@ -17,6 +17,14 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from runner.errors import HearthError, InvalidRequest, StorageFailed
+from runner.library.sealed_file import (
+    PIECE_BYTES,
+    SECRET_FILE,
+    Header,
+    SealedReader,
+    SealedWriter,
+    read_secret,
+)
 from runner.models.lease import Lease
 from runner.server.caller import current_caller
 from runner.server.default_model import complete_model
@@ -24,14 +32,7 @@ from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.leases import cache_salt, refuse_speech
 from runner.server.llamacpp.answers import SlotChange
-from runner.server.llamacpp.slot_files import (
-    PIECE_BYTES,
-    Header,
-    SlotFolder,
-    SlotReader,
-    SlotWriter,
-    read_secret,
-)
+from runner.server.llamacpp.slot_files import SlotFolder
 from runner.server.query import query_params
 from runner.server.request_body import WireModel, parse_object, validate
 from runner.server.routes import route
@@ -39,7 +40,6 @@ from runner.server.routes import route
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_BODY_BYTES = 16 * 1024
-SECRET_FILE = "slots.key"
 _ROPE = ("rope_frequency_base", "rope_frequency_scale")
 _LOADED = ("backend", "kv_cache_type", "flash_attention", "gpu_layers", *_ROPE)
 
@@ -132,7 +132,7 @@ class _Slot:
             timings={"save_ms": _ms(began_s)},
         )
 
-    async def _write(self, writer: SlotWriter, size: int) -> None:
+    async def _write(self, writer: SealedWriter, size: int) -> None:
         for start in range(0, size, PIECE_BYTES):
             wanted = min(PIECE_BYTES, size - start)
             reply = await self.ask("read", start=start, size=wanted)
@@ -158,8 +158,8 @@ class _Slot:
             timings={"restore_ms": _ms(began_s)},
         )
 
-    async def _read(self, reader: SlotReader, name: str) -> int:
-        header, size = reader.header, reader.state_bytes
+    async def _read(self, reader: SealedReader, name: str) -> int:
+        header, size = reader.header, reader.content_bytes
         wanted = self._header()
         if differs := [key for key in wanted if header.get(key) != wanted[key]]:
             raise InvalidRequest(

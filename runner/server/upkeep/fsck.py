@@ -30,7 +30,8 @@ async def fsck(http: HttpRequest, body: FsckRequest) -> None:
     reach = Reach(private=current_caller().trusted, paths=opens_paths(http))
     repair = reach if body.repair else None
     async with http.cancelled_on_disconnect():
-        async with aclosing(check_store(library, body.quick, repair)) as events:
+        prefixes = http.services.prefixes
+        async with aclosing(check_store(library, body.quick, repair, prefixes)) as events:
             async for event in events:
                 if isinstance(event, Progress):
                     await answer.report(event)

@@ -26,6 +26,12 @@ class GcRequest(WireModel):
     partial_age_s: float | None = Field(None, ge=0, le=_MAX_AGE_S)
 
 
+class CacheClearRequest(WireModel):
+    """POST /api/cache/clear. model: of this one only; None: of all."""
+
+    model: str | None = Field(None, min_length=1, max_length=512)
+
+
 class ImportRequest(WireModel):
     """POST /api/import. path: where the other program keeps its models, None: where it usually
     does. names: which ones; empty: all. copy: copy what cannot be linked. dry_run: list only."""

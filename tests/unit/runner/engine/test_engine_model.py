@@ -33,12 +33,13 @@ from runner.engine import speculation as speculation_module
 from runner.engine import swap as swap_module
 from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
-from runner.engine.prefix_cache import PrefixSource, common_prefix
+from runner.engine.prefix_cache import PrefixSource
 from runner.engine.scheduler import Scheduler
 from runner.engine.speculation import Speculation
 from runner.engine.step_costs import StepCosts
 from runner.engine.swap import SwapSpace
 from runner.errors import InternalError
+from runner.token_prefix import common_prefix
 from runner.types import GenerateRequest, SamplingParams
 from tests.fake_backend import (
     BOS,

@@ -5,7 +5,8 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.prefix_cache import FinishedSequence, PrefixCache, PrefixSharing, common_prefix
+from runner.engine.prefix_cache import FinishedSequence, PrefixCache, PrefixSharing
+from runner.token_prefix import common_prefix
 
 
 def holder(slot: int, tokens: list[int], computed: int | None = None) -> FinishedSequence:

@@ -71,7 +71,7 @@ def test_garbage_is_collected_once_all_is_imported() -> None:
     program = (
         "import gc, sys\n"
         "from runner.worker import __main__, process\n"
-        "process.run = lambda fd: print(fd, gc.isenabled())\n"
+        "process.run = lambda fd, prefixes: print(fd, gc.isenabled())\n"
         "sys.argv[1:] = ['7']\n"
         "__main__.main()\n"
     )

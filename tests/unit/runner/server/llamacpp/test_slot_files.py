@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from runner.errors import Conflict, InvalidRequest
+from runner.library.sealed_file import read_secret
 from runner.server.errors import HttpError
-from runner.server.llamacpp.slot_files import SlotFolder, read_secret
+from runner.server.llamacpp.slot_files import SlotFolder
 
 STATE = bytes(range(256)) * 5000  # more than a piece
 SECRET = b"s" * 32
@@ -31,8 +32,8 @@ def test_a_file_gives_back_what_was_saved(folder: SlotFolder) -> None:
     path = save(folder)
     reader = folder.open("a")
     assert reader.header == {"tokens": [1, 2]}
-    assert (reader.state_bytes, reader.size_bytes) == (len(STATE), path.stat().st_size)
-    read, left = b"", reader.state_bytes
+    assert (reader.content_bytes, reader.size_bytes) == (len(STATE), path.stat().st_size)
+    read, left = b"", reader.content_bytes
     while left:
         read += (piece := reader.read(left))
         left -= len(piece)
