@@ -82,8 +82,9 @@ class Grammar:
     before the match where there was none. markers: what Lark may name as marker_0, marker_1, ...
     (the marker itself, a control token where the vocabulary has one) and until_0, until_1, ...
     (any text that ends with the marker). schemas: the JSON schemas inside text, each with its
-    place in the request, for errors. lazy: it counts from each markers[0] on, for what follows
-    that until nothing may follow; what cannot be enforced is left as it is.
+    place in the request, for errors. begins: a regular expression; where there is one, the
+    grammar counts from each match on, for what follows that until nothing may follow, and what
+    cannot be enforced is left as it is.
     """
 
     kind: GrammarKind
@@ -93,7 +94,7 @@ class Grammar:
     head: str | None = None
     markers: tuple[str, ...] = ()
     schemas: tuple[tuple[str, str], ...] = ()
-    lazy: bool = False
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """A grammar that counts from where the model begins a call of a tool, and only for that call.
 
 Until then the answer is free: no mask is computed for it, and it may be drafted. Knows no tool
-format beyond the marker with which calls begin, nor who does the matching.
+format beyond how calls begin, nor who does the matching.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Callable, Sequence
 
 from runner.engine.sequence import GrammarMatcher
@@ -16,6 +17,7 @@ from runner.errors import InvalidRequest
 log = logging.getLogger(__name__)
 
 _QUOTES = b"`'\""
+_KEPT_BYTES = 256  # of the text, in which a beginning is looked for
 
 
 class _BeginsError(Exception):
@@ -32,19 +34,19 @@ class CallWatch:
     def __init__(
         self,
         begin: Callable[[], GrammarMatcher],
-        marker: str,
+        begins: str,
         reasoning: tuple[str, str] | None = None,
         *,
         opened: bool = False,
     ) -> None:
-        """begin: makes a matcher of a text that ends with the marker, and the call after it.
-        reasoning: the tags around text in which nothing is called; opened: it has begun."""
+        """begin: makes a matcher of a text that ends with a match of the regular expression begins,
+        and what follows it. reasoning: the tags around text in which nothing is called; opened: it
+        has begun."""
         self._begin = begin
-        self._marker = marker.encode()
+        self._begins = re.compile(begins.encode())
         self._tags = None if reasoning is None else (reasoning[0].encode(), reasoning[1].encode())
         self._reasons = opened and reasoning is not None
-        self._kept = 1 + max(map(len, (self._marker, *(self._tags or ()))))
-        self._tokens: list[tuple[int, bytes]] = []  # the last ones, in which a marker may stand
+        self._tokens: list[tuple[int, bytes]] = []  # the last ones, in which a call may begin
         self._text = b""  # theirs
         self._matcher: GrammarMatcher | None = None
 
@@ -71,7 +73,7 @@ class CallWatch:
     def _look(self, token: int, piece: bytes) -> None:
         self._tokens.append((token, piece))
         self._text += piece
-        while len(self._text) - len(self._tokens[0][1]) >= self._kept:
+        while len(self._text) - len(self._tokens[0][1]) >= _KEPT_BYTES:
             self._text = self._text[len(self._tokens.pop(0)[1]) :]
         if self._reasons or (self._tags is not None and self._tags[0] in self._text):
             assert self._tags is not None
@@ -80,7 +82,7 @@ class CallWatch:
                 self._reasons = not ended
                 self._forget()
             return
-        at = self._text.rfind(self._marker)
+        at = max((found.start() for found in self._begins.finditer(self._text)), default=-1)
         if at < 0 or (at and self._text[at - 1] in _QUOTES):
             return
         skipped = 0

@@ -159,13 +159,14 @@ class Grammars:
     def watch(
         self, grammar: Grammar, *, opened: bool = False, salt: str | None = None
     ) -> CallWatch:
-        """Follows an answer by a lazy grammar. opened, salt: see matcher. Raises InvalidRequest."""
+        """Follows an answer by a grammar with begins. opened, salt: see matcher. Raises
+        InvalidRequest."""
         compiled = self._compiled_of(replace(grammar, reasoning=None), False, salt)
 
         def begin() -> LlguidanceMatcher:
             return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
 
-        return CallWatch(begin, grammar.markers[0], grammar.reasoning, opened=opened)
+        return CallWatch(begin, grammar.begins, grammar.reasoning, opened=opened)
 
     def _compiled_of(self, grammar: Grammar, opened: bool, salt: str | None) -> LLMatcher:
         key = (grammar, opened, salt)

@@ -86,11 +86,11 @@ def grammar_of_tools(
 def _checked(
     lease: Lease, functions: Sequence[Mapping[str, Any]], name: str | None
 ) -> Grammar | None:
-    """What holds calls to the schemas of functions once they have begun, where a marker tells that
-    they have; None: they are the model's own."""
+    """What holds calls to the schemas of functions once they have begun, where something tells
+    that they have; None: they are the model's own."""
     family = family_of(lease.template, name)
     calls = None if family is None else family.call_grammar_for(lease.template)
-    if family is None or calls is None or family.headers is not None or not calls.markers:
+    if family is None or calls is None or family.headers is not None:
         return None
     offers = [
         offered_function(each, f"tools.{index}.function") for index, each in enumerate(functions)

@@ -42,7 +42,7 @@ class GrammarCompiler:
         assert grammar is not None
         reasoning = grammar.reasoning
         opened = reasoning is not None and prompt.answer_prefix == reasoning[0]
-        if grammar.lazy:
+        if grammar.begins:
             return self._watch(grammar, opened, request.cache_salt)
         return self._ready().matcher(grammar, opened=opened, salt=request.cache_salt)
 

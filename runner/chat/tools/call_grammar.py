@@ -7,6 +7,7 @@ Knows no family. Markers are named marker_0, marker_1, ... and until_0, see runn
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,12 +18,29 @@ from runner.chat.tools.argument_grammar import (
     as_usual_json,
     lark_text,
 )
+from runner.chat.tools.calls import ARGUMENT_KEYS, NAME_KEYS
 from runner.errors import Unsupported
 from runner.types import Grammar
 
 MAX_CALLS = 16  # in one answer: a model that repeats itself comes to an end
 
 _SPACE = r"blank: /[ \n]{0,4}/"
+_WIDE_SPACE = r"blank: /[ \n]{0,4}|\r?\n[ \t]{0,16}/"  # of JSON with an indent, too
+
+# How a call without markers begins: its name and the key of its arguments, as
+# runner.chat.tools.unmarked_calls reads them.
+_GAP = r"[ \t\r\n]{0,16}"
+_NAME = rf'"({"|".join(NAME_KEYS)})"{_GAP}:{_GAP}"'
+_GIVEN = rf'"{_GAP},{_GAP}"({"|".join(ARGUMENT_KEYS)})"{_GAP}:'
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +66,8 @@ def offered_function(
     """A function of the request. strict False: any object will do for its arguments."""
     given = function.get("parameters")
     schema = dict(given) if isinstance(given, Mapping) else {}
+    if function.get("strict") is not True:
+        schema = _without_misfits(schema)
     if not strict:
         schema = {"type": "object"}
     elif not schema or _closes(schema):
@@ -63,6 +83,27 @@ def _closes(schema: Mapping[str, Any]) -> bool:
     return "properties" in schema and not any(name in schema for name in others)
 
 
+def _without_misfits(schema: Any) -> Any:
+    """schema without an enum of which no value has the type: no value could fit. Programs offer
+    such functions, and take the arguments by their types."""
+    if not isinstance(schema, Mapping):
+        return schema
+    found = dict(schema)
+    if isinstance(properties := found.get("properties"), Mapping):
+        found["properties"] = {name: _without_misfits(each) for name, each in properties.items()}
+    if "items" in found:
+        found["items"] = _without_misfits(found["items"])
+    kind, words = found.get("type"), found.get("enum")
+    known = isinstance(kind, str) and kind in _TYPES
+    if known and isinstance(words, list) and not any(_is_of(word, kind) for word in words):
+        del found["enum"]
+    return found
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
 def grammar_of_calls(
     calls: CallGrammar,
     offers: Sequence[OfferedFunction],
@@ -73,6 +114,12 @@ def grammar_of_calls(
 ) -> Grammar:
     """The grammar of an answer of one to max_calls calls. free: they may be left out, and stand in
     any text. answer: what the text must be when there are no calls, as Lark."""
+    _check_inputs(calls, offers)
+    start = _start(calls, free=free, answer=answer)
+    return _of_rules([start, *_calls(calls, offers, max_calls), _SPACE], calls, offers)
+
+
+def _check_inputs(calls: CallGrammar, offers: Sequence[OfferedFunction]) -> None:
     fixed = next((each.name for each in offers if each.lark is not None), None)
     if fixed is not None and calls.arguments is not as_json:
         raise Unsupported(
@@ -80,40 +127,66 @@ def grammar_of_calls(
             "enforced; leave format out",
             param="tools",
         )
-    max_calls = 1 if calls.single else max_calls
-    rules = [_start(calls, free=free, max_calls=max_calls, answer=answer), _SPACE]
-    rules += [f"call: {' | '.join(f'call_{number}' for number in range(len(offers)))}"]
-    for number, each in enumerate(offers):
-        rules.append(f"call_{number}: {calls.call(each, f'arguments_{number}')}")
-        rules.append(calls.arguments(each, f"arguments_{number}"))
+
+
+def grammar_of_begun_call(calls: CallGrammar, offers: Sequence[OfferedFunction]) -> Grammar:
+    """What follows where a call begins. After the first marker: one call where each has that
+    marker, else all of them. Where they are JSON, after a name and the key of the arguments, the
+    arguments: models write calls without their markers, too. Raises Unsupported."""
+    is_json = calls.arguments is as_json
+    starts, begins, rules = [], [], [_WIDE_SPACE]
+    if is_json:
+        calls = replace(calls, arguments=as_usual_json)
+        starts.append("bare")
+        begins.append(_NAME + f"({'|'.join(re.escape(_inside(each)) for each in offers)})" + _GIVEN)
+        bare = (f"{lark_text(_inside(each))} given arguments_{n}" for n, each in enumerate(offers))
+        rules += [f"bare: named ({' | '.join(bare)})", f"given: /{_GIVEN}{_GAP}/"]
+        rules.append(f"named[lazy]: /(.|\\n)*{_NAME}/")
+    if calls.markers:
+        starts.append("until_0 rest")
+        begins.append(re.escape(calls.markers[0]))
+    _check_inputs(calls, offers)
+    if not starts:
+        raise Unsupported("nothing tells where a call begins", param="tools")
+    max_calls = 1 if calls.repeated else MAX_CALLS
+    rules += [f"start: {' | '.join(starts)}", *_calls(calls, offers, max_calls)]
+    return replace(_of_rules(rules, calls, offers), begins="|".join(begins))
+
+
+def _inside(each: OfferedFunction) -> str:
+    """The name of a function as it stands between the quotes of JSON."""
+    return json.dumps(each.name)[1:-1]
+
+
+def _of_rules(
+    rules: Sequence[str], calls: CallGrammar, offers: Sequence[OfferedFunction]
+) -> Grammar:
     schemas = tuple((each.path, json.dumps(each.schema, ensure_ascii=False)) for each in offers)
     return Grammar("lark", "\n".join(rules), "tools", markers=calls.markers, schemas=schemas)
 
 
-def grammar_of_begun_call(calls: CallGrammar, offers: Sequence[OfferedFunction]) -> Grammar:
-    """The lazy grammar of what follows the first marker: one call where each has that marker, else
-    all of them. Raises Unsupported."""
-    arguments = as_usual_json if calls.arguments is as_json else calls.arguments
-    calls = replace(calls, arguments=arguments, single=calls.single or calls.repeated)
-    whole = grammar_of_calls(calls, offers, free=True)
-    _, _, rest = whole.text.partition("\n")
-    _, _, rest = rest.partition("\n")
-    return replace(whole, text=f"start: until_0 rest\n{rest}", lazy=True)
+def _calls(calls: CallGrammar, offers: Sequence[OfferedFunction], max_calls: int) -> list[str]:
+    """The rules of one to max_calls calls, rest, and of their arguments, arguments_0 and so on."""
+    each = "marker_0 call" if calls.repeated and calls.markers else "call"
+    count = 1 if calls.single else max_calls
+    more = f"({calls.between} {each}){{0,{count - 1}}}" if count > 1 else ""
+    names = " | ".join(f"call_{number}" for number in range(len(offers)))
+    rules = [f"rest: {calls.begin} call {more} {calls.end}", f"call: {names}"]
+    for number, offer in enumerate(offers):
+        rules.append(f"call_{number}: {calls.call(offer, f'arguments_{number}')}")
+        rules.append(calls.arguments(offer, f"arguments_{number}"))
+    return rules
 
 
-def _start(calls: CallGrammar, *, free: bool, max_calls: int, answer: str | None) -> str:
-    marker = "marker_0" if calls.markers else ""
-    each = f"{marker} call" if calls.repeated else "call"
-    more = f"({calls.between} {each}){{0,{max_calls - 1}}}" if max_calls > 1 else ""
-    rest = f"{calls.begin} call {more} {calls.end}".strip()
-    rules = f"calls: {marker} rest\nrest: {rest}"
+def _start(calls: CallGrammar, *, free: bool, answer: str | None) -> str:
+    whole = f"calls: {'marker_0' if calls.markers else ''} rest"
     if answer is not None:
-        return f"start: calls | answer\nanswer: {answer}\n{rules}"
+        return f"start: calls | answer\nanswer: {answer}\n{whole}"
     if not free:
-        return f"start: calls\n{rules}"
+        return f"start: calls\n{whole}"
     if not calls.markers:
-        return f"start: calls | text\ntext: /([^\\{calls.opens}\\s](.|\\n)*)?/\n{rules}"
-    return f"start: (until_0 rest)? tail\ntail: /(.|\\n)*/\nrest: {rest}"
+        return f"start: calls | text\ntext: /([^\\{calls.opens}\\s](.|\\n)*)?/\n{whole}"
+    return "start: (until_0 rest)? tail\ntail: /(.|\\n)*/"
 
 
 def json_call(name: str, arguments: str, before: str = "") -> Callable[[OfferedFunction, str], str]:

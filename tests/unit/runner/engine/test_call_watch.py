@@ -71,6 +71,37 @@ def test_text_is_free_and_a_call_is_not(grammars: Grammars) -> None:
     ]
 
 
+BARE = '{"name": "look", "arguments": {"city": "Rome"}}'
+
+
+@pytest.mark.parametrize(
+    ("before", "gap"),
+    [("I look:\n```json\n", "\n    "), ("[", ""), ('{"type": "function", "function": ', " ")],
+)
+def test_the_arguments_of_a_call_without_its_marker_are_held(
+    grammars: Grammars, before: str, gap: str
+) -> None:
+    text = f"{before}{BARE.replace('{', '{' + gap)} and {BARE}"
+    held = follow(grammars.watch(GRAMMAR), text)
+    begins = text.index(":", text.index('"arguments"'))
+    ends = text.index("}")
+    assert all(held[begins:ends])
+    assert not any([*held[:begins], *held[ends : text.index(" and ")]])
+    assert held.count(True) > ends - begins
+
+
+@pytest.mark.parametrize("named", ['"name": "other", "arguments"', '"name": "look", "city"'])
+def test_other_objects_are_free(grammars: Grammars, named: str) -> None:
+    assert not any(follow(grammars.watch(GRAMMAR), f'{{{named}: {{"a": 1}}}}'))
+
+
+def test_a_call_without_its_marker_has_what_the_schema_requires(grammars: Grammars) -> None:
+    begun = BARE.partition('"city"')[0]
+    assert "}" not in allowed(grammars.watch(GRAMMAR), begun)
+    assert '"' in allowed(grammars.watch(GRAMMAR), begun)
+    assert allowed(grammars.watch(GRAMMAR), begun + '"city":') == {" ", "\n", "\r", '"'}
+
+
 def test_required_arguments_cannot_be_left_out(grammars: Grammars) -> None:
     assert "}" not in allowed(grammars.watch(GRAMMAR), '<call>{"name": "look", "arguments": {')
     begun = '<call>{"name": "look", "arguments": {"city": "Rome"'
@@ -122,7 +153,7 @@ def fields(grammar: Grammar) -> dict[str, Any]:
 
 
 def test_a_lazy_grammar_travels_as_one(grammars: Grammars) -> None:
-    assert GRAMMAR.lazy
+    assert GRAMMAR.begins
     assert json.loads(GRAMMAR.schemas[0][1])["additionalProperties"] is False
 
 

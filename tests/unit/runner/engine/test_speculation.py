@@ -111,7 +111,7 @@ def test_a_call_that_begins_within_a_draft_is_held_to_its_grammar() -> None:
         engine = Engine(own, FakeTokenizer(), speculation=speculation, clock=lambda: 0.0)
         grammars = Grammars(FakeTokenizer())
         lark = 'start: "<call>" /\\{"b": [0-9]\\}/'
-        watch = grammars.watch(Grammar("lark", lark, markers=("<call>",), lazy=True))
+        watch = grammars.watch(Grammar("lark", lark, markers=("<call>",), begins="<call>"))
         assert isinstance(watch, CallWatch)
         sampling = SamplingParams(temperature=0.0)
         engine.submit(GenerateRequest("r", sampling, max_tokens=60), list(text * 3), matcher=watch)

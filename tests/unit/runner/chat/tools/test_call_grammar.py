@@ -174,6 +174,34 @@ def test_functions_that_are_not_strict_take_any_object() -> None:
     assert offered_function(WEATHER, "tools.0.function", strict=False).schema == {"type": "object"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "kept"),
+    [
+        ("integer", ["1", "2"], False),
+        ("integer", [True], False),
+        ("boolean", ["True", "dontcare"], False),
+        ("array", ["a", "b"], False),
+        ("integer", ["1", 2], True),
+        ("boolean", [True], True),
+        ("number", [1, 2.5], True),
+        (["integer", "null"], ["1"], True),
+    ],
+)
+def test_words_of_which_none_has_the_type_are_left_out_unless_strict(
+    kind: Any, words: list[Any], kept: bool
+) -> None:
+    inner = {"type": kind, "enum": words}
+    listed = {"type": "array", "items": {"type": "object", "properties": {"deep": inner}}}
+    parameters = {"type": "object", "properties": {"a": inner, "b": listed}}
+    function = {"name": "f", "parameters": parameters}
+    found = offered_function(function, "tools").schema["properties"]
+    expected = inner if kept else {"type": kind}
+    assert found["a"] == expected
+    assert found["b"]["items"]["properties"]["deep"] == expected
+    strict = offered_function({**function, "strict": True}, "tools").schema
+    assert strict["properties"] == parameters["properties"]
+
+
 def test_unlisted_arguments_are_left_out_unless_the_schema_wants_them() -> None:
     open_ended = {"name": "f", "parameters": {"type": "object", "additionalProperties": True}}
     assert offered_function(WEATHER, "tools").schema["additionalProperties"] is False
@@ -199,7 +227,7 @@ def test_a_begun_call_has_what_its_schema_requires(arguments: str, valid: bool) 
     offer = offered_function({"name": "f", "parameters": schema}, "tools.0")
     calls = known("hermes").call_grammar
     assert calls is not None
-    grammar = replace(grammar_of_begun_call(calls, [offer]), lazy=False)
+    grammar = replace(grammar_of_begun_call(calls, [offer]), begins="")
     text = f'so <tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
     grammars = Grammars(FakeTokenizer())
     matcher = grammars.matcher(grammar)
