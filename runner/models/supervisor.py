@@ -200,10 +200,13 @@ class WorkerHandle:
         reply = await self.call("encode", request=to_json(request))
         return list(reply["tokens"])
 
-    async def tokenize(self, text: str, *, add_special: bool) -> list[int]:
-        """The token ids of a text. add_special: as those of a prompt. Raises what the worker
-        reports."""
-        reply = await self.call("tokenize", text=text_to_json(text), add_special=add_special)
+    async def tokenize(
+        self, text: str, *, add_special: bool, parse_special: bool = False
+    ) -> list[int]:
+        """The token ids of a text. add_special: as those of a prompt; else parse_special: control
+        tokens that it names count. Raises what the worker reports."""
+        special = {"add_special": add_special, "parse_special": parse_special}
+        reply = await self.call("tokenize", text=text_to_json(text), **special)
         return list(reply["tokens"])
 
     async def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:

@@ -57,7 +57,15 @@ _LLAMA_SERVER_PATHS = frozenset(
     (
         *("/completion", "/completions", "/infill", "/chat/completions", "/responses", "/predict"),
         *("/chat/completions/input_tokens", "/responses/input_tokens", "/embedding", "/embeddings"),
-        *("/rerank", "/reranking", "/score", "/tokenize", "/detokenize", "/apply-template"),
+        *(
+            "/rerank",
+            "/reranking",
+            "/score",
+            "/tokenize",
+            "/tokenizer_info",
+            "/detokenize",
+            "/apply-template",
+        ),
         *("/props", "/slots", "/models", "/models/load", "/models/unload", "/lora-adapters"),
     )
 )

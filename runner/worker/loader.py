@@ -44,7 +44,9 @@ class ModelRuntime:
 
     def info(self) -> WorkerInfo:
         """What the ready frame says of it."""
-        return WorkerInfo(vocabulary=self.engine.capacity.vocabulary)
+        words = self.model.tokenizer
+        bos, eos = (None if id is None else words.text(id) for id in (words.bos, words.eos))
+        return WorkerInfo(vocabulary=self.engine.capacity.vocabulary, bos=bos, eos=eos)
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:

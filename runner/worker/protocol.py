@@ -20,7 +20,7 @@ Daemon to worker
               adapter_scales
                                            inputs: list of strings or lists of token ids
     rank      id, pairs, truncate, client  [[query, document], ...]; answered as embed
-    tokenize  id, text, add_special        answer: reply {"tokens": [...]}
+    tokenize  id, text, add_special, parse_special  answer: reply {"tokens": [...]}
     detokenize id, tokens                  answer: reply {"text": ...}
     render    id, request                  answer: reply {"prompt": ...}
     pieces    id, tokens                   answer: reply {"pieces": [...]}
@@ -123,10 +123,12 @@ def checked_frame(frame: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker says of itself once the model is loaded. unconfined: what of its sandbox this
-    system does not have."""
+    """What a worker says of itself once the model is loaded. bos, eos: the texts of these tokens.
+    unconfined: what of its sandbox this system does not have."""
 
     vocabulary: int
+    bos: str | None = None
+    eos: str | None = None
     unconfined: tuple[str, ...] = ()
 
 

@@ -40,7 +40,8 @@ def _tokenize(runtime: ModelRuntime, frame: Frame) -> Frame:
     if frame.get("add_special", True):
         return {"tokens": runtime.prompts.encode_text(text, MAX_TOKENS)}
     encode = runtime.model.tokenizer.encode
-    tokens = encode(text, add_bos=False, parse_special=False, max_tokens=MAX_TOKENS)
+    special = bool(frame.get("parse_special"))
+    tokens = encode(text, add_bos=False, parse_special=special, max_tokens=MAX_TOKENS)
     return {"tokens": tokens}
 
 

@@ -27,14 +27,29 @@ def test_a_text_and_back(ember: httpx.Client) -> None:
     assert back["prompt"] == back["content"] == TEXT
 
 
-def test_control_tokens_in_a_text_count_when_special_tokens_are_wanted(ember: httpx.Client) -> None:
+@pytest.mark.parametrize("kind", [{"prompt": "<|im_end|>", "add_special_tokens": False},
+                                  {"content": "<|im_end|>"}])  # fmt: skip
+def test_control_tokens_in_a_text_count_unless_the_client_says_otherwise(
+    ember: httpx.Client, kind: dict[str, object]
+) -> None:
+    body = {"model": "ember", **kind}
     counts = [
-        ember.post(
-            "/tokenize", json={"model": "ember", "content": "<|im_end|>", "add_special": on}
-        ).json()["count"]
-        for on in (True, False)
+        ember.post("/tokenize", json={**body, **special}).json()["count"]
+        for special in ({}, {"parse_special": False})
     ]
-    assert counts[0] < counts[1]
+    assert counts[0] == 1 < counts[1]
+
+
+def test_the_tokens_around_texts_are_told(ember: httpx.Client) -> None:
+    info = ember.get("/tokenizer_info", params={"model": "ember"}).json()
+    shown = ember.post("/api/show", json={"model": "ember"}).json()
+    assert info["chat_template"] == shown["template"]
+    body = {"model": "ember", "prompt": info["eos_token"], "add_special_tokens": False}
+    (token,) = ember.post("/tokenize", json=body).json()["tokens"]
+    back = ember.post("/detokenize", json={"model": "ember", "tokens": [token]}).json()
+    assert back["prompt"] == info["eos_token"]
+    missing = ember.get("/tokenizer_info", params={"model": "absent"})
+    assert missing.status_code == 404
 
 
 def test_a_conversation_is_rendered_before(ember: httpx.Client) -> None:

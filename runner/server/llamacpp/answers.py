@@ -31,6 +31,15 @@ class TokenizeResponse(TypedDict):
     token_strs: list[Any] | None
 
 
+class TokenizerInfo(TypedDict):
+    """What a client needs to write prompts itself, of vLLM's answer."""
+
+    tokenizer_class: str
+    bos_token: str | None
+    eos_token: str | None
+    chat_template: str | None
+
+
 class DetokenizeResponse(TypedDict):
     """The text of tokens, under the names of both servers."""
 

@@ -80,8 +80,7 @@ async def served_model(http: HttpRequest) -> ServedModel:
     """The model that ?model= names, that of the settings, or the only one. Raises as finding a
     model does, InvalidRequest where none is meant."""
     services = http.services
-    wanted = _asked(http, "model") or services.settings.default_model or only_model(services)
-    stored = services.library.find(wanted)
+    stored = services.library.find(asked_model(http))
     key = str(stored.digest)
     resident = next((each for each in services.models.residents if each.key == key), None)
     bundle = (
@@ -93,6 +92,13 @@ async def served_model(http: HttpRequest) -> ServedModel:
     trained = bundle.header.context_length or DEFAULT_CONTEXT
     context = min(request.num_ctx or DEFAULT_CONTEXT, trained)
     return ServedModel(stored.name.short, bundle, resident, request.num_parallel, context)
+
+
+def asked_model(http: HttpRequest) -> str:
+    """The model that ?model= names, that of the settings, or the only one. Raises InvalidRequest
+    where none is meant."""
+    services = http.services
+    return _asked(http, "model") or services.settings.default_model or only_model(services)
 
 
 def _props(served: ServedModel) -> PropsResponse:

@@ -1,5 +1,5 @@
-"""POST /tokenize and /detokenize, in the words of vLLM and of llama.cpp's server: text or a
-conversation to token ids, and back. The model is loaded; nothing is generated.
+"""POST /tokenize and /detokenize, GET /tokenizer_info, in the words of vLLM and of llama.cpp's
+server: text or a conversation to token ids, and back. The model is loaded; nothing is generated.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
 from runner.server.json_bounds import MAX_VALUES
 from runner.server.leases import leased
-from runner.server.llamacpp.answers import DetokenizeResponse, TokenizeResponse, TokenPiece
+from runner.server.llamacpp.answers import (
+    DetokenizeResponse,
+    TokenizeResponse,
+    TokenizerInfo,
+    TokenPiece,
+)
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
+from runner.server.llamacpp.props import asked_model
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.routes import route
 from runner.turns import in_steps
@@ -42,13 +48,14 @@ class TokenizeRequest(WireModel):
     continue_final_message: bool = False
     add_special_tokens: bool | None = None  # vLLM's name, on unless it is set
     add_special: bool | None = None  # llama.cpp's name, off unless it is set
+    parse_special: bool = True  # llama.cpp's; without, control tokens count with add_special only
     return_token_strs: bool | None = None
     with_pieces: bool | None = None
     keep_alive: Any = None
 
     @property
     def special(self) -> bool:
-        """Whether the tokens that a prompt begins with are added, and those in it count."""
+        """Whether the tokens that a prompt begins with are added."""
         if self.add_special_tokens is not None or self.content is None:
             return self.add_special_tokens is not False
         return bool(self.add_special)
@@ -91,7 +98,8 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
             completed = complete_prompt(lease, by_rules(http.services, request))
             tokens = await worker.encode(completed)
         else:
-            tokens = await worker.tokenize(str(given[0]), add_special=body.special)
+            special = {"add_special": body.special, "parse_special": body.parse_special}
+            tokens = await worker.tokenize(str(given[0]), **special)
         answer: TokenizeResponse = {
             "count": len(tokens),
             "max_model_len": lease.context_length,
@@ -123,3 +131,17 @@ async def detokenize(http: HttpRequest, body: DetokenizeRequest) -> DetokenizeRe
     async with leased(http, body.model, body.keep_alive) as lease:
         text = await lease.worker.detokenize(body.tokens, special=True)
         return {"prompt": text, "content": text}
+
+
+@route("GET", "/tokenizer_info", scope="inference")
+async def tokenizer_info(http: HttpRequest) -> TokenizerInfo:
+    """The tokens around the texts of the model that ?model= names, or the only one, and its
+    template."""
+    async with leased(http, asked_model(http), None) as lease:
+        info = lease.worker.info
+        return {
+            "tokenizer_class": "GGUF",
+            "bos_token": info.bos,
+            "eos_token": info.eos,
+            "chat_template": lease.template,
+        }

@@ -132,7 +132,8 @@ def test_loading_reports_progress_and_what_was_loaded(worker: Client) -> None:
     frames = [worker.receive() for _ in range(3)]
     assert [frame["op"] for frame in frames if frame] == ["loading", "loading", "ready"]
     assert frames[2] is not None
-    assert frames[2]["info"] == {"vocabulary": VOCABULARY}
+    words = {"bos": "<|begin|>", "eos": "<|end|>"}
+    assert frames[2]["info"] == {"vocabulary": VOCABULARY, **words}
 
 
 def test_a_conversation_is_rendered_and_answered(loaded: Client) -> None:
