@@ -194,6 +194,30 @@ sdk-suites: dev .venv-sdk-suites/installed.txt
 	$(@D)/bin/pip install --quiet --requirement $@.new
 	@mv $@.new $@
 
+# The single-turn categories of the Berkeley Function Calling Leaderboard, and llama-server beside
+# hearth where LLAMA_SERVER names it: an hour each on two cores, in parts if it is stopped.
+BFCL_MODEL ?= qwen-coder-0.5b
+CONTROL = $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER))
+.PHONY: bfcl
+bfcl: dev .venv-bfcl/installed.txt
+	$(PYTHON_BIN)/python -m tests.conformance.bfcl .venv-bfcl/bin/python $(BFCL_MODEL) $(CONTROL) $(SUITE_ARGS)
+
+.venv-bfcl/installed.txt: tests/conformance/bfcl/requirements.txt
+	$(PYTHON_BIN)/python -m venv $(@D)
+	$(@D)/bin/pip install --quiet --no-deps --requirement $<
+	@cp $< $@
+
+# lm-evaluation-harness, unmodified, on tasks of ours: 760 MB to install, 2 minutes to run.
+LM_EVAL_MODEL ?= smollm2
+.PHONY: lm-eval
+lm-eval: dev .venv-lm-eval/installed.txt
+	$(PYTHON_BIN)/python -m tests.conformance.lm_eval .venv-lm-eval/bin/lm-eval $(LM_EVAL_MODEL) $(CONTROL) $(SUITE_ARGS)
+
+.venv-lm-eval/installed.txt: tests/conformance/lm_eval/requirements.txt
+	$(PYTHON_BIN)/python -m venv $(@D)
+	$(@D)/bin/pip install --quiet --requirement $<
+	@cp $< $@
+
 # All suites but llama-server's, whose kept results are read, and docs/conformance.md from what they
 # came to: 15 minutes. SUITE_ARGS names some of them.
 .PHONY: conformance
@@ -292,4 +316,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-oracle .venv-clients-openai? .venv-sdk-suites $(CLIENTS_NODE:%=%/node_modules) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-oracle .venv-clients-openai? .venv-sdk-suites .venv-bfcl .venv-lm-eval $(CLIENTS_NODE:%=%/node_modules) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

@@ -128,6 +128,11 @@ def fetch(name: str) -> Path:
     return target
 
 
+def given(name: str) -> Path:
+    """A model on a command line: one of MODELS, fetched where it is missing, or a path."""
+    return fetch(name) if name in MODELS else Path(name)
+
+
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file; of a folder that of its list, a line "DIGEST  PATH" for each file in
     the order of their paths, as sha256sum writes it."""

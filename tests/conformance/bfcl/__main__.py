@@ -26,6 +26,7 @@ import openai
 from tests.benchmarks import servers
 from tests.conformance.bfcl.asking import MODES, Answer, Answers, Case, ask_all
 from tests.conformance.bfcl.report import report
+from tests.real import models
 
 ORACLE = Path(__file__).with_name("oracle.py")
 SIDES = {"hearth": MODES, "llama-server": ("auto",)}
@@ -36,7 +37,7 @@ def main() -> int:
     """Ask, and say what it came to; 1 when a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.bfcl")
     parser.add_argument("oracle", type=Path)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=models.given, help="of tests.real.models, or a path")
     parser.add_argument("--llama-server", type=Path, help="the control")
     parser.add_argument("--sides", nargs="*", choices=[*SIDES, []], default=[*SIDES])
     parser.add_argument("--modes", nargs="*", choices=[*MODES, []], default=[*MODES])
