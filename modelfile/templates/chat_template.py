@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from modelfile.errors import TemplateError
@@ -57,6 +58,19 @@ class ChatTemplate(ABC):
 
     capabilities: Capabilities
     default_names: tuple[str, ...] = ()
+
+    @cached_property
+    def keeps_system_turns(self) -> bool:
+        """Whether a system message in the midst of a conversation is rendered there: tried with a
+        short one."""
+        roles = ("system", "user", "system", "assistant", "user")
+        turns = [{"role": role, "content": f"probe{at}"} for at, role in enumerate(roles)]
+        try:
+            prompt = self.render(turns)
+        except TemplateError:
+            return False
+        places = [prompt.find(turn["content"]) for turn in turns[1:]]
+        return min(places) >= 0 and places == sorted(places)
 
     def defaults(self, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
         """The options that its publisher gives it for a conversation with these tools."""

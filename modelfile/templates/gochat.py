@@ -40,6 +40,7 @@ class GoChatTemplate(ChatTemplate):
                 nodes.ListNode(root.position, [*root.nodes, _response(len(source))])
             )
         self._template = template
+        self.keeps_system_turns = True  # where .System has them, as in Ollama
         tags = thinking_tags(template.trees[""])
         self.capabilities = Capabilities(
             tools="tools" in variables,

@@ -24,6 +24,7 @@ from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Infill, Message
 from runner.worker.fallback_templates import BrokenTemplate, PlainTemplate
 from runner.worker.images import ImageCache, images_of
 from runner.worker.infill import infill_tokens
+from runner.worker.system_turns import with_system_turns
 from runner.worker.template_messages import (
     absent_marker,
     content_parts,
@@ -90,6 +91,7 @@ class PromptEncoder:
         tools = [dict(tool) for tool in offered] or None
         template = self._template_for(request)
         options = {**template.defaults(tools), **options}
+        messages = list(with_system_turns(messages, template))
         if request.continues:
             text = self._continued(messages, tools, options, template)
         else:

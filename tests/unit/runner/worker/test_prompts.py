@@ -321,3 +321,48 @@ def test_a_model_without_sight_says_so() -> None:
     with pytest.raises(InvalidRequest, match="cannot process images") as raised:
         prompts().render(chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,))))
     assert raised.value.details["param"] == "messages"
+
+
+ALTERNATING = (
+    "{% set first = messages[0].role == 'system' %}{{ messages[0].content if first }}"
+    "{% set rest = messages[1:] if first else messages %}{% for m in rest %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}"
+    "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+GATHERING = (
+    "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+    "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+FORGETTING = (
+    "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}"
+    "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+TURNS = (
+    Message("system", "Be kind."),
+    Message("user", "one"),
+    Message("system", "note one"),
+    Message("assistant", "yes"),
+    Message("system", "note two"),
+    Message("user", "two"),
+)
+
+
+@pytest.mark.parametrize("template", [ALTERNATING, GATHERING, FORGETTING])
+def test_a_later_system_message_is_the_users_where_templates_have_no_place_for_it(
+    template: str,
+) -> None:
+    encoder = prompts(template)
+    whole = encoder.render(chat(*TURNS))
+    assert whole == "Be kind.<user>one\n\nnote one<assistant>yes<user>note two\n\ntwo"
+    assert whole.startswith(encoder.render(chat(*TURNS[:3])))  # it is in the cache
+    codex = chat(TURNS[0], Message("system", "Be brief."), *TURNS[1:])
+    assert encoder.render(codex) == whole.replace("kind.", "kind.\n\nBe brief.")
+
+
+def test_a_later_system_message_stays_where_the_template_has_it() -> None:
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    assert "<system>note one<assistant>yes<system>note two<user>two" in prompts(template).render(
+        chat(*TURNS)
+    )
+    ollama = "{{ .System }}{{ range .Messages }}{{ .Content }}{{ end }}"
+    assert "note one\n\nnote two" in prompts(ollama).render(chat(*TURNS))
