@@ -125,6 +125,14 @@ fuzz-kernels: dev
 kernels-aarch64: dev
 	$(PYTHON_BIN)/python -m tests.kernels.levels
 
+# Seeded requests to published weights (~/.cache/hearth-models) under load, cancellations, killed
+# workers and daemons: the same bits as alone. Hours; what is done is kept for the next run.
+INVARIANCE_ARGS ?= --count 10000
+.PHONY: invariance
+invariance: dev
+	$(PYTHON_BIN)/python -m tests.invariance.levels
+	$(PYTHON_BIN)/python -m tests.invariance $(INVARIANCE_ARGS)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

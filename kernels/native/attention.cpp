@@ -24,7 +24,10 @@ namespace hearth {
 namespace {
 
 constexpr int VALUE_CELLS = 16;  // whose values, as doubles, leave space in the first-level cache
-constexpr int SCORE_CELLS = 4;   // whose keys are multiplied together
+// A score is added in eight lanes at every level, so that it has the same bits: a wider register
+// has the keys of PACKED_CELLS cells, eight numbers of each.
+constexpr int PACKED_CELLS = LANES / 8;
+constexpr int SCORE_CELLS = 4 * PACKED_CELLS;  // whose keys are multiplied together
 constexpr int64_t MAX_HEAD_DIM = 256;
 
 // A product is rounded to UNIT by adding ROUNDER, of whose last bit it is the size; the bits of the
@@ -104,18 +107,17 @@ void prefetch_vector(const hearth_vectors &from, int64_t head, int32_t cell, int
     for (const char *p = Row::address(vector, first); p < end; p += 64) prefetch(p);
 }
 
-// The keys of TILE_CELLS cells as floats, zeros for those that are none.
+// The keys of TILE_CELLS cells as floats, zeros for those that are none: to [TILE_CELLS /
+// PACKED_CELLS][head_dim / 8][PACKED_CELLS][8].
 template <class Row>
 void load_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
     const int64_t count = a.k.head_dim;
-    for (int c = 0; c < TILE_CELLS; c++, to += count) {
+    for (int c = 0; c < TILE_CELLS; c++) {
         prefetch_vector<Row>(a.k, head, cells[c + PREFETCH_CELLS], 0, count);
-        if (cells[c] < 0) {
-            std::memset(to, 0, count * sizeof(float));
-            continue;
-        }
-        const char *p = vector_address(a.k, head, cells[c]);
-        for (int64_t i = 0; i < count; i += LANES) store(to + i, Row::lanes(p, i));
+        float *key = to + (c - c % PACKED_CELLS) * count + c % PACKED_CELLS * 8;
+        const char *p = cells[c] < 0 ? nullptr : vector_address(a.k, head, cells[c]);
+        for (int64_t i = 0; i < count; i += LANES)
+            store_eights(key + i * PACKED_CELLS, LANES, p ? Row::lanes(p, i) : zero_f32());
     }
 }
 
@@ -161,19 +163,18 @@ void multiply_keys(const ThreadScratch &s, const Scores &to, const VisibleCells:
     const float *q = s.q + r * head_dim;
     for (int c = 0; c < TILE_CELLS; c += SCORE_CELLS) {
         const float *k = s.k + c * head_dim;
-        vec_f32 acc[R][SCORE_CELLS];
+        vec_f32 acc[R][4];
         for (int i = 0; i < R; i++)
-            for (int j = 0; j < SCORE_CELLS; j++) acc[i][j] = zero_f32();
-        for (int64_t d = 0; d < head_dim; d += LANES) {
-            vec_f32 key[SCORE_CELLS];
-            for (int j = 0; j < SCORE_CELLS; j++) key[j] = load(k + j * head_dim + d);
+            for (int j = 0; j < 4; j++) acc[i][j] = zero_f32();
+        for (int64_t d = 0; d < head_dim; d += 8) {
+            vec_f32 key[4];
+            for (int j = 0; j < 4; j++) key[j] = load(k + (j * head_dim + d) * PACKED_CELLS);
             for (int i = 0; i < R; i++) {
-                const vec_f32 query = load(q + i * head_dim + d);
-                for (int j = 0; j < SCORE_CELLS; j++) acc[i][j] = fma(query, key[j], acc[i][j]);
+                const vec_f32 query = load_eight(q + i * head_dim + d);
+                for (int j = 0; j < 4; j++) acc[i][j] = fma(query, key[j], acc[i][j]);
             }
         }
-        for (int i = 0; i < R; i++)
-            reduce_add4(acc[i][0], acc[i][1], acc[i][2], acc[i][3], to.row(tile, r + i) + c);
+        for (int i = 0; i < R; i++) reduce_add_eights(acc[i], to.row(tile, r + i) + c);
     }
 }
 

@@ -33,6 +33,14 @@ inline float reduce_add(vec_f32 v) {
     return sums[0];
 }
 
+#if !defined(HEARTH_AVX512)
+inline vec_f32 load_eight(const float *p) { return load(p); }
+inline void store_eights(float *p, int, vec_f32 v) { store(p, v); }
+inline void reduce_add_eights(const vec_f32 *v, float *out) {
+    reduce_add4(v[0], v[1], v[2], v[3], out);
+}
+#endif
+
 // e^x with a relative error of 2e-7; 0 below -87. NaN stays NaN.
 inline vec_f32 exp(vec_f32 x) {
     const vec_f32 low = broadcast(-87.3f), clamped = max(low, min(broadcast(88.3f), x));

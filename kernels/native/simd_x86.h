@@ -164,12 +164,30 @@ inline __m128 add_quarters(vec_f32 v) {
     return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 // out [4]: the horizontal sums of four registers.
+inline void reduce_add4(__m256 a, __m256 b, __m256 c, __m256 d, float *out) {
+    const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
+}
 inline void reduce_add4(vec_f32 a, vec_f32 b, vec_f32 c, vec_f32 d, float *out) {
     const vec_f32 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     const vec_f32 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
     const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
     const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
     _mm_storeu_ps(out, add_quarters(_mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))));
+}
+// The eight numbers at p in each eight lanes.
+inline vec_f32 load_eight(const float *p) { return _mm512_broadcast_f32x8(_mm256_loadu_ps(p)); }
+// Eight lanes each, `distance` numbers apart.
+inline void store_eights(float *p, int distance, vec_f32 v) {
+    _mm256_storeu_ps(p, _mm512_castps512_ps256(v));
+    _mm256_storeu_ps(p + distance, _mm512_extractf32x8_ps(v, 1));
+}
+// out [LANES / 2]: the horizontal sums of the eights in four registers.
+inline void reduce_add_eights(const vec_f32 *v, float *out) {
+    const auto low = [&](int i) { return _mm512_castps512_ps256(v[i]); };
+    const auto high = [&](int i) { return _mm512_extractf32x8_ps(v[i], 1); };
+    reduce_add4(low(0), high(0), low(1), high(1), out);
+    reduce_add4(low(2), high(2), low(3), high(3), out + 4);
 }
 
 #else

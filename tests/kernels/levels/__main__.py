@@ -26,7 +26,9 @@ CROSS_COMPILER = "aarch64-linux-gnu-g++"
 EMULATOR = "qemu-aarch64"
 # Of QEMU: it has what the level needs, and of the lesser ones no more than that
 EMULATED_CPUS = {"i8mm": "max", "dotprod": "neoverse-n1", "neon": "cortex-a72"}
-# Sums of as many lanes have the same bits; products of block formats have them at every level
+# Sums of as many lanes have the same bits; what is in a model of block formats has them at every
+# level
+EVERYWHERE = ("matmul ", "attention ")
 WIDE = frozenset({"avx512bf16", "avx512"})
 
 
@@ -63,15 +65,15 @@ def results(level: str, folder: Path) -> dict[str, str]:
 
 
 def differences(of: dict[str, dict[str, str]]) -> list[str]:
-    """A line for each case whose bits are not those of the first level with as many lanes, of
-    block formats those of the first level."""
+    """A line for each case whose bits are not those of the first level with as many lanes, or of
+    the first level for what is the same everywhere."""
     found = []
     for level, own in of.items():
         for name, value in own.items():
             alike = (
                 other
                 for other in of
-                if name.startswith("matmul ") or (other in WIDE) == (level in WIDE)
+                if name.startswith(EVERYWHERE) or (other in WIDE) == (level in WIDE)
             )
             first = next(alike)
             # It multiplies numbers of BF16 in pairs

@@ -1,0 +1,1 @@
+"""Whether an answer of published weights has the same bits alone and among others."""
