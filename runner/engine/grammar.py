@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
@@ -21,9 +21,19 @@ from runner.backends.backend import Tokenizer, TokenMask
 from runner.engine.call_watch import CallWatch
 from runner.engine.grammar_trial import compile_in_child
 from runner.engine.jump_ahead import JumpAhead
-from runner.engine.lark import FREE_LIMITS, LIMITS, first_line, llguidance_source, schema_fault
+from runner.engine.lark import (
+    FREE_LIMITS,
+    LIMITS,
+    first_line,
+    llguidance_source,
+    schema_fault,
+    with_plain_schemas,
+)
 from runner.engine.odds import Proposals
 from runner.engine.schema import locate, read_schema
+from runner.engine.schemas.places import Places, without_unique
+from runner.engine.schemas.rewrite import misread, rewritten, unique_places
+from runner.engine.unique_items import Matcher, Prelude, UniqueItems, UniqueMatcher, VocabularyIndex
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
@@ -46,7 +56,7 @@ class LlguidanceMatcher:
     __slots__ = ("_ahead", "_jump", "_left_s", "_mask", "_matcher", "_param", "_pool", "complete")
     ends_answer = True
 
-    def __init__(self, matcher: LLMatcher, pool: ThreadPoolExecutor, param: str) -> None:
+    def __init__(self, matcher: Matcher, pool: ThreadPoolExecutor, param: str) -> None:
         self._matcher = matcher
         self._pool = pool
         self._param = param
@@ -124,7 +134,7 @@ class _DraftMask(TokenMask):
         return self._mask.result()[0]
 
 
-def _compute_masks(matcher: LLMatcher, masks: Sequence[tuple[int, TimedMask]]) -> None:
+def _compute_masks(matcher: Matcher, masks: Sequence[tuple[int, TimedMask]]) -> None:
     """Let matcher go on by each token, and compute the mask after it."""
     for token, mask in masks:
         matcher.consume_token(token)
@@ -143,8 +153,9 @@ class Grammars:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: LLTokenizer | None = None  # most models never see a grammar
+        self._index: VocabularyIndex | None = None
         self._pool = ThreadPoolExecutor(MASK_THREADS, thread_name_prefix="masks")
-        self._compiled: OrderedDict[tuple[Grammar, bool, str | None], LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[tuple[Grammar, bool, str | None], _Compiled] = OrderedDict()
         self._lock = threading.Lock()
 
     def matcher(
@@ -154,7 +165,13 @@ class Grammars:
         used again by those of the same one, so that nobody learns by the time that it takes which
         grammars others use. Raises InvalidRequest with the place of the fault."""
         compiled = self._compiled_of(grammar, opened, salt)
-        return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+        param, own = grammar.param or "grammar", compiled.matcher.deep_copy()
+        matcher: Matcher = own
+        if compiled.places is not None:
+            prelude = _prelude(grammar, opened=opened)
+            items = UniqueItems(compiled.places, self._indexed(), self._tokenizer, prelude)
+            matcher = UniqueMatcher(own, items)
+        return LlguidanceMatcher(matcher, self._pool, param)
 
     def watch(
         self, grammar: Grammar, *, opened: bool = False, salt: str | None = None
@@ -164,11 +181,12 @@ class Grammars:
         compiled = self._compiled_of(replace(grammar, reasoning=None), False, salt)
 
         def begin() -> LlguidanceMatcher:
-            return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+            matcher = compiled.matcher.deep_copy()
+            return LlguidanceMatcher(matcher, self._pool, grammar.param or "grammar")
 
         return CallWatch(begin, grammar.begins, grammar.reasoning, opened=opened)
 
-    def _compiled_of(self, grammar: Grammar, opened: bool, salt: str | None) -> LLMatcher:
+    def _compiled_of(self, grammar: Grammar, opened: bool, salt: str | None) -> _Compiled:
         key = (grammar, opened, salt)
         with self._lock:
             compiled = self._compiled.get(key)
@@ -186,30 +204,69 @@ class Grammars:
         """End the threads."""
         self._pool.shutdown()
 
-    def _compile(self, grammar: Grammar, opened: bool) -> LLMatcher:
-        source = llguidance_source(grammar, self._tokenizer, opened=opened)
+    def _compile(self, grammar: Grammar, opened: bool) -> _Compiled:
+        param = grammar.param or "schema"
+        is_schema = grammar.kind == "json_schema"
+        schema = read_schema(grammar.text, param) if is_schema else None
+        source = llguidance_source(grammar, self._tokenizer, opened=opened, schema=schema)
+        built, places = self._built(grammar, source), None
+        if is_schema and (isinstance(built, str) or misread(schema)):
+            schema = rewritten(schema, param)
+            places = unique_places(schema)
+            plain = without_unique(schema)
+            source = llguidance_source(grammar, self._tokenizer, opened=opened, schema=plain)
+            built = self._built(grammar, source)
+        elif isinstance(built, str) and grammar.schemas:
+            plainer = with_plain_schemas(grammar)
+            source = llguidance_source(plainer, self._tokenizer, opened=opened)
+            built = self._built(plainer, source)
+        if isinstance(built, str):
+            raise _fault(grammar, built)
+        return _Compiled(built, places)
+
+    def _built(self, grammar: Grammar, source: str) -> LLMatcher | str:
+        """A matcher, or what is wrong with the source."""
         is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
         if is_free or len(source) > _MAX_UNTRIED_CHARS:
             compile_in_child(source, grammar.param or "grammar")
-        limits = FREE_LIMITS if is_free else LIMITS
-        matcher = LLMatcher(self._prepared(grammar, source), source, log_level=0, limits=limits)
-        if not matcher.is_error():
-            matcher.compute_bitmask()  # what is explosive fails here rather than in a step
-        if matcher.is_error():
-            raise _fault(grammar, matcher.get_error())
-        return matcher
-
-    def _prepared(self, grammar: Grammar, source: str) -> LLTokenizer:
-        """The vocabulary, prepared with the first grammar that is right: 0.2 s for 150,000
-        tokens."""
-        if self._vocabulary is None:
+        if self._vocabulary is None:  # prepared with the first grammar that is right
             failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
             if failed:
-                raise _fault(grammar, messages[0])
+                return str(messages[0])
+        limits = FREE_LIMITS if is_free else LIMITS
+        matcher = LLMatcher(self._prepared(), source, log_level=0, limits=limits)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # what is explosive fails here rather than in a step
+        return str(matcher.get_error()) if matcher.is_error() else matcher
+
+    def _prepared(self) -> LLTokenizer:
+        """The vocabulary: 0.2 s for 150,000 tokens."""
         with self._lock:
             if self._vocabulary is None:
                 self._vocabulary = _vocabulary(self._tokenizer)
             return self._vocabulary
+
+    def _indexed(self) -> VocabularyIndex:
+        with self._lock:
+            if self._index is None:  # few schemas need it
+                self._index = VocabularyIndex(self._tokenizer)
+            return self._index
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """places: of arrays whose items must differ, which the matcher does not see to."""
+
+    matcher: LLMatcher
+    places: Places | None
+
+
+def _prelude(grammar: Grammar, *, opened: bool) -> Prelude | None:
+    if grammar.reasoning is None:
+        return None
+    opening, end = (marker.encode() for marker in grammar.reasoning)
+    head = None if grammar.head is None else grammar.head.encode()
+    return Prelude(opening, end, head, opened)
 
 
 def _fault(grammar: Grammar, message: str) -> InvalidRequest:

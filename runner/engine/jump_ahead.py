@@ -8,10 +8,9 @@ backend and no sequences.
 
 from __future__ import annotations
 
-from llguidance import LLMatcher
-
 from runner.engine.odds import Odds, Proposals
 from runner.engine.step_costs import MIN_ODDS
+from runner.engine.unique_items import Matcher
 
 _FORCED = -1  # stands for the last one of several forced tokens, whatever it is
 _FORCED_ODDS = 0.9
@@ -27,7 +26,7 @@ class JumpAhead:
         self._last = _FORCED
         self._forced = Odds([_FORCED_ODDS])
 
-    def observe(self, matcher: LLMatcher, token: int) -> None:
+    def observe(self, matcher: Matcher, token: int) -> None:
         """Such a token comes next in the answer, which is where matcher is."""
         forced: list[int] = matcher.compute_ff_tokens()
         if forced:
@@ -39,7 +38,7 @@ class JumpAhead:
         self._habits[self._last] = (token, right + (known == token and count > 0), count + 1)
         self._last = token
 
-    def propose(self, matcher: LLMatcher, past: Proposals, limit: int) -> Proposals:
+    def propose(self, matcher: Matcher, past: Proposals, limit: int) -> Proposals:
         """At most limit tokens after which the grammar goes on. past: what followed in the past.
         Goes on with matcher, which must be a copy."""
         found: list[int] = []

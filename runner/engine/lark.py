@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits, regex_to_lark
@@ -17,6 +18,8 @@ from llguidance.gbnf_to_lark import any_to_lark
 
 from runner.backends.backend import Tokenizer
 from runner.engine.schema import MAX_TEXT, check_repeats, read_schema
+from runner.engine.schemas.places import without_unique
+from runner.engine.schemas.rewrite import rewritten
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
@@ -39,20 +42,28 @@ def _limits(step_max_items: int) -> LLParserLimits:
     )
 
 
-LIMITS = _limits(10_000)
+LIMITS = _limits(30_000)  # 3 ms a step where alternatives share many properties
 FREE_LIMITS = _limits(2_000)  # of what may be ambiguous: 5 ms a step, where 10,000 items take 40
 
 WHITE_SPACE = r" |\r?\n[ \t]{0,16}"
 
 _HEAD = "%llguidance {}\n"
+_INLINE = "%json "
+_OPTIONS = "x-guidance"
 
 
-def llguidance_source(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
-    """What llguidance compiles for a grammar. opened: the prompt has opened the reasoning.
-    Raises InvalidRequest for what can be seen to be wrong without compiling."""
-    for path, schema in grammar.schemas:
-        read_schema(schema, path)
-    body = _body(grammar, tokenizer)
+def llguidance_source(
+    grammar: Grammar, tokenizer: Tokenizer, *, opened: bool, schema: Any = None
+) -> str:
+    """What llguidance compiles for a grammar. opened: the prompt has opened the reasoning. schema:
+    that of a JSON schema's grammar, or one for the same values. Raises InvalidRequest for what can
+    be seen to be wrong without compiling."""
+    for path, text in grammar.schemas:
+        read_schema(text, path)
+    if grammar.kind == "json_schema":
+        body: dict[str, Any] = {"json_schema": bounded(schema)}
+    else:
+        body = _body(grammar, tokenizer)
     if grammar.reasoning is None:
         return json.dumps({"grammars": [body]})
     before = _before(grammar.reasoning, grammar.head, tokenizer, opened=opened)
@@ -60,9 +71,6 @@ def llguidance_source(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -
 
 
 def _body(grammar: Grammar, tokenizer: Tokenizer) -> dict[str, Any]:
-    if grammar.kind == "json_schema":
-        param = grammar.param or "schema"
-        return {"json_schema": bounded(read_schema(grammar.text, param))}
     if len(grammar.text) > MAX_GRAMMAR_BYTES and not grammar.schemas:
         raise _invalid(grammar, f"it has more than {MAX_GRAMMAR_BYTES} characters")
     if grammar.kind != "choice":
@@ -115,12 +123,32 @@ def _translated(grammar: Grammar) -> str:
         raise _invalid(grammar, str(error)[:300]) from None
 
 
+def with_plain_schemas(grammar: Grammar) -> Grammar:
+    """The same grammar with each JSON schema in its text rewritten that llguidance does not take.
+    Raises InvalidRequest where that cannot be done."""
+    places = {text: path for path, text in grammar.schemas}
+    found, *parts = grammar.text.split(_INLINE)
+    for part in parts:
+        schema, end = json.JSONDecoder().raw_decode(part)
+        written = part[:end]
+        if compile_fault(schema) is not None:
+            own = {key: value for key, value in schema.items() if key != _OPTIONS}
+            param = places.get(json.dumps(own, ensure_ascii=False), grammar.param or "grammar")
+            plain = rewritten(own, param)
+            if without_unique(plain) != plain:
+                raise InvalidRequest(f"{param}: `uniqueItems` is not supported here", param=param)
+            options = {_OPTIONS: schema[_OPTIONS]} if _OPTIONS in schema else {}
+            written = json.dumps({**plain, **options}, ensure_ascii=False)
+        found += _INLINE + written + part[end:]
+    return replace(grammar, text=found)
+
+
 def bounded(schema: Any) -> Any:
     """A JSON schema whose texts have a space or a line break with an indent between two values: a
     model may go on with white space for ever."""
     if not isinstance(schema, dict):
         return schema
-    return {**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}}
+    return {**schema, _OPTIONS: {"whitespace_pattern": WHITE_SPACE}}
 
 
 def _before(
@@ -178,6 +206,16 @@ def _invalid(grammar: Grammar, reason: str) -> InvalidRequest:
 
 
 def schema_fault(schema: Any) -> str | None:
+    """What keeps a JSON schema from being enforced, rewritten too; None: nothing."""
+    if compile_fault(schema) is None:
+        return None
+    try:
+        return compile_fault(without_unique(rewritten(schema, "")))
+    except InvalidRequest as error:
+        return error.message.partition(": ")[2]
+
+
+def compile_fault(schema: Any) -> str | None:
     """What llguidance finds wrong with a JSON schema; None: nothing."""
     source = json.dumps({"grammars": [{"json_schema": schema}]})
     failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)

@@ -187,7 +187,10 @@ WHERE = "response_format.json_schema.schema"
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
-        ({"properties": {"a": {"properties": {"b": {"not": {}}}}}}, ".properties.a.properties.b"),
+        (
+            {"properties": {"a": {"properties": {"b": {"contains": {"const": 1}}}}}},
+            ".properties.a.properties.b",
+        ),
         ({"properties": {"a": {"$ref": "#/$defs/missing"}}}, ".properties.a"),
         ({"items": {"type": "string", "pattern": "(["}}, ".items"),
         ({"properties": {"a": {"type": "word"}}}, ".properties.a"),

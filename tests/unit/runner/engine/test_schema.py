@@ -43,7 +43,7 @@ def test_a_schema_is_an_object_or_true() -> None:
         (json.dumps({"enum": [0] * MAX_NODES}), "the schema has more than"),
         ("{" + " " * MAX_SCHEMA_BYTES + "}", "p: the schema has"),
         (json.dumps({"properties": dict.fromkeys(map(str, range(MAX_PROPERTIES + 1)), True)}),
-         f"p: the schema has more than {MAX_PROPERTIES} properties"),
+         f"p: an object has more than {MAX_PROPERTIES} properties"),
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip

@@ -1,0 +1,56 @@
+"""A JSON schema in keywords that llguidance has, for the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runner.engine.schemas.algebra import Algebra, TooMuch
+from runner.engine.schemas.document import Document
+from runner.engine.schemas.expressions import Unsupported
+from runner.engine.schemas.languages import TooLarge
+from runner.engine.schemas.places import Places, without_unique
+from runner.engine.schemas.written import Writer
+from runner.errors import InvalidRequest
+
+_BESIDE_REF = {"$ref", "$schema", "$comment", "title", "description", "default", "examples",
+               "definitions", "$defs", "deprecated", "readOnly", "writeOnly"}  # fmt: skip
+
+
+def rewritten(schema: Any, param: str) -> dict[str, Any]:
+    """The same in `type`, `anyOf`, `enum`, `$ref` to `$defs` and the keywords of single types,
+    uniqueItems among them. Raises InvalidRequest that names the keyword and its place under param,
+    where it cannot be said so."""
+    try:
+        found = Writer(Algebra(Document(schema, param))).document()
+    except Unsupported as error:
+        path = (error.path or param)[:300]
+        raise InvalidRequest(f"{path}: {error.reason}", param=path) from None
+    except (TooMuch, TooLarge, RecursionError):
+        reason = "the schema has too many alternatives to be enforced"
+        raise InvalidRequest(f"{param}: {reason}", param=param) from None
+    if found is False or found is True:
+        raise InvalidRequest(f"{param}: nothing can match it", param=param)
+    return found
+
+
+def misread(schema: Any) -> bool:
+    """Whether llguidance takes a schema for more than its dialect says: up to draft 7, nothing
+    beside `$ref` counts."""
+    said = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(said, str) or not any(f"draft-0{number}" in said for number in (4, 6, 7)):
+        return False
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+                return True
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
+
+
+def unique_places(schema: dict[str, Any]) -> Places | None:
+    """Where a rewritten schema has arrays whose items must differ; None: nowhere."""
+    return None if without_unique(schema) == schema else Places(schema)

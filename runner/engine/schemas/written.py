@@ -1,0 +1,370 @@
+"""From shapes back to a JSON schema, with keywords that llguidance has only.
+
+Alternatives are `anyOf`, and what other schemas refer to is in `$defs`. `uniqueItems` stays, where
+it is needed: unique.py takes it from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.engine.schemas.algebra import Algebra, TooMuch
+from runner.engine.schemas.expressions import (
+    And,
+    Expression,
+    Node,
+    Not,
+    Or,
+    Unsupported,
+    all_of,
+    negated,
+    place_of,
+)
+from runner.engine.schemas.languages import Term
+from runner.engine.schemas.shapes import ANY, Arr, Boolean, Null, Num, Obj, Other, Shape, Str
+
+Schema = dict[str, Any] | bool
+
+MAX_DEFINITIONS = 4_000
+MAX_EXPANDED = 128  # shapes that one becomes
+
+
+class Writer:
+    """Writes a document. Raises Unsupported, TooMuch."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        self._algebra = algebra
+        self._names: dict[Node | Not | And | Or, str] = {}
+        self._waiting: list[Node | Not | And | Or] = []
+
+    def document(self) -> Schema:
+        """The whole schema; False where nothing matches."""
+        shapes = self._algebra.root_shapes()
+        root = self._written(shapes, self._algebra.document.root)
+        definitions: dict[str, Any] = {}
+        while self._waiting:
+            part = self._waiting.pop(0)
+            definitions[self._names[part]] = self._written(self._algebra.shapes(part), part)
+        if isinstance(root, bool):
+            return root and {}
+        return {**root, **({"$defs": definitions} if definitions else {})}
+
+    def _schema(self, part: Expression) -> Schema:
+        if isinstance(part, bool):
+            return part
+        if part not in self._names:
+            shapes = self._algebra.shapes(part)
+            if not any(isinstance(shape, Arr | Obj) for shape in shapes):
+                return self._written(shapes, part)
+            if shapes == ANY:
+                return True
+            self._names[part] = f"d{len(self._names)}"
+            self._waiting.append(part)
+            if len(self._names) > MAX_DEFINITIONS:
+                raise TooMuch
+        return {"$ref": f"#/$defs/{self._names[part]}"}
+
+    def _written(self, shapes: Sequence[Shape], part: Node | Not | And | Or) -> Schema:
+        self._algebra.check_time()
+        try:
+            return self._choice(self._settled(shapes))
+        except Unsupported as error:
+            error.path = error.path or place_of(part)
+            raise
+
+    def _settled(self, shapes: Sequence[Shape]) -> list[Shape]:
+        """The same values in shapes that can be written."""
+        found: dict[Shape, None] = {}
+        for shape in shapes:
+            if isinstance(shape, Arr):
+                found.update(dict.fromkeys(self._positions(shape)))
+            elif isinstance(shape, Obj):
+                for each in self._named(shape):
+                    found.update(dict.fromkeys(self._counted(each)))
+            else:
+                found[shape] = None
+            if len(found) > 8 * MAX_EXPANDED:
+                raise TooMuch
+        return list(found)
+
+    def _positions(self, shape: Arr) -> Iterator[Shape]:
+        """Where the items that must be there stand: known for short arrays only."""
+        if not shape.some:
+            yield shape
+            return
+        empty = self._algebra.is_empty
+        places = []
+        for one in shape.some:
+            items = [*shape.prefix[one.start :], shape.rest]
+            if all(empty(all_of([item, negated(one.item)])) for item in items):
+                rest = tuple(other for other in shape.some if other is not one)
+                yield from self._positions(
+                    replace(shape, low=max(shape.low, one.start + 1), some=rest)
+                )
+                return
+            high = len(shape.prefix) if shape.high is None else shape.high
+            if shape.high is None and not empty(all_of([shape.rest, one.item])):
+                raise Unsupported(
+                    "`contains`, or `items` under `not`, `if` or `oneOf`, without a small"
+                    " `maxItems` is not supported",
+                    one.path,
+                )
+            places.append(range(one.start, high))
+        for count, chosen in enumerate(itertools.product(*places)):
+            if count > MAX_EXPANDED:
+                raise Unsupported("`contains` beside so large a `maxItems` is not supported",
+                                  shape.some[0].path)  # fmt: skip
+            items = list(shape.prefix)
+            items += [shape.rest] * (max(chosen) + 1 - len(items))
+            for one, place in zip(shape.some, chosen, strict=True):
+                items[place] = all_of([items[place], one.item])
+            low = max(shape.low, max(chosen) + 1)
+            bare = replace(shape, prefix=tuple(items), low=low, some=())
+            met = self._algebra.meeting.array(bare)
+            if met is not None:
+                yield met
+
+    def _named(self, shape: Obj) -> Iterator[Obj]:
+        """Without `others` and with the rules for names worked into the rest."""
+        if shape.names:
+            shape = self._names_applied(shape)
+        if not shape.others:
+            yield shape
+            return
+        meeting = self._algebra.meeting
+        for other in shape.others:
+            if self._any_will_do(shape, other):
+                rest = tuple(one for one in shape.others if one is not other)
+                yield from self._named(replace(shape, low=max(shape.low, 1), others=rest))
+                return
+            if meeting.unknown_chosen(shape, other):
+                raise Unsupported(
+                    f"`{other.keyword}` under `not`, `if` or `oneOf` is not supported", other.path
+                )
+        ways = [meeting.chosen(shape, other) for other in shape.others]
+        for count, chosen in enumerate(itertools.product(*ways)):
+            if count > MAX_EXPANDED:
+                raise TooMuch
+            values = dict(shape.known)
+            for name, other in zip(chosen, shape.others, strict=True):
+                values[name] = all_of([values[name], other.value])
+            needed = tuple(dict.fromkeys((*shape.required, *chosen)))
+            bare = replace(shape, known=tuple(values.items()), required=needed, others=())
+            met = meeting.object(bare)
+            if met is not None:
+                yield met
+
+    def _any_will_do(self, shape: Obj, other: Other) -> bool:
+        """Whether every property that there may be is as the other one must be."""
+        if shape.patterns or any(value is not False for _, value in shape.known):
+            return False
+        any_name = other.only is None and not other.patterns and not other.unnamed
+        any_name = any_name and other.names <= {name for name, _ in shape.known}
+        return any_name and self._algebra.is_empty(all_of([shape.extra, negated(other.value)]))
+
+    def _names_applied(self, shape: Obj) -> Obj:
+        fits = self._algebra.meeting.name_fits
+        known = tuple((name, value if fits(name, shape) else False) for name, value in shape.known)
+        rest = replace(shape, known=known, names=())
+        if shape.extra is False and not shape.patterns:
+            return rest
+        texts = self._algebra.texts
+        allowed = texts.languages.both(
+            texts.languages.union(
+                texts.whole(each) for each in self._algebra.shapes(part) if isinstance(each, Str)
+            )
+            for part in shape.names
+        )
+        if shape.patterns:
+            kept = []
+            for pattern, value in shape.patterns:
+                both = texts.languages.both([texts.term(pattern), allowed])
+                if not texts.languages.is_empty(both):
+                    kept.append((texts.written(both), value))
+            if shape.extra is not False:
+                none = [texts.languages.other(texts.term(one)) for one, _ in shape.patterns]
+                others = texts.languages.both([allowed, *none])
+                if not texts.languages.is_empty(others):
+                    kept.append((texts.written(others), shape.extra))
+            return replace(rest, patterns=tuple(kept), extra=False)
+        if allowed is texts.languages.all:
+            return rest
+        if texts.languages.is_empty(allowed):
+            return replace(rest, extra=False)
+        pattern = self._single_pattern(shape) or texts.written(allowed)
+        return replace(rest, patterns=((pattern, shape.extra),), extra=False)
+
+    def _single_pattern(self, shape: Obj) -> str | None:
+        """The pattern of names that have one and nothing else, as it was written."""
+        shapes = [each for part in shape.names for each in self._algebra.shapes(part)
+                  if isinstance(each, Str)]  # fmt: skip
+        if len(shapes) == 1 and len(shapes[0].patterns) == 1:
+            bare = replace(shapes[0], patterns=())
+            plain = self._algebra.texts.plain(shapes[0].patterns[0])
+            if bare == Str() and len(plain) == 1:
+                return plain[0]
+        return None
+
+    def _counted(self, shape: Obj) -> Iterator[Obj]:
+        """With counts of properties that llguidance can keep: where all known ones are required."""
+        optional = [name for name, value in shape.known
+                    if name not in shape.required and value is not False]  # fmt: skip
+        closed = shape.extra is False and not shape.patterns
+        low = shape.low if shape.low > len(shape.required) else 0
+        high = shape.high
+        if high is not None and closed and high >= len(shape.required) + len(optional):
+            high = None
+        if (not low and high is None) or not optional:
+            yield replace(shape, low=low, high=high)
+            return
+        if high is None and closed:
+            sizes = [low - len(shape.required)]
+        else:
+            sizes = list(range(len(optional) + 1))
+        count = 0
+        for size in sizes:
+            for chosen in itertools.combinations(optional, size):
+                count += 1
+                if count > MAX_EXPANDED:
+                    raise Unsupported(
+                        "`minProperties` or `maxProperties` beside so many optional properties is"
+                        " not supported"
+                    )
+                required = (*shape.required, *chosen)
+                if high is not None and len(required) > high:
+                    continue
+                if high is None and closed:
+                    yield replace(shape, required=required, low=0)
+                    continue
+                known = tuple((name, False if name in optional and name not in chosen else value)
+                              for name, value in shape.known)  # fmt: skip
+                left = low if low > len(required) else 0
+                yield replace(shape, known=known, required=required, low=left, high=high)
+
+    def _choice(self, shapes: Sequence[Shape]) -> Schema:
+        if len(shapes) == len(ANY) and set(shapes) == set(ANY):
+            return True
+        written = [self._shape(shape) for shape in shapes]
+        if len(written) < 2:
+            return written[0] if written else False
+        return {"anyOf": written}
+
+    def _shape(self, shape: Shape) -> dict[str, Any]:
+        if isinstance(shape, Null):
+            return {"type": "null"}
+        if isinstance(shape, Boolean):
+            both = len(shape.values) == 2
+            return {"type": "boolean"} if both else {"enum": list(shape.values)}
+        if isinstance(shape, Num):
+            return _number(shape)
+        if isinstance(shape, Str):
+            return self._text(shape)
+        return self._array(shape) if isinstance(shape, Arr) else self._object(shape)
+
+    def _text(self, shape: Str) -> dict[str, Any]:
+        if shape.unlike:
+            raise Unsupported("`format` under `not`, `if` or `oneOf` is not supported")
+        texts = self._algebra.texts
+        found: dict[str, Any] = {"type": "string"}
+        if shape.values is not None:
+            found["enum"] = list(shape.values)
+        if shape.low:
+            found["minLength"] = shape.low
+        if shape.high is not None:
+            found["maxLength"] = shape.high
+        patterns = [one for pattern in shape.patterns for one in texts.plain(pattern)]
+        missing: list[Term] = [texts.term(one) for one in shape.without]
+        if shape.excluded:
+            missing.append(texts.one_of(shape.excluded))
+        patterns += [texts.written(texts.languages.other(one)) for one in missing]
+        parts = [{"pattern": one} for one in dict.fromkeys(patterns)]
+        parts += [{"format": one} for one in shape.formats]
+        if parts:
+            found |= parts[0]
+        if len(parts) > 1:
+            found["allOf"] = parts[1:]
+        return found
+
+    def _array(self, shape: Arr) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": "array"}
+        if shape.prefix:
+            found["prefixItems"] = [self._schema(item) for item in shape.prefix]
+        if shape.rest is not True:
+            found["items"] = self._schema(shape.rest)
+        if shape.low:
+            found["minItems"] = shape.low
+        if shape.high is not None:
+            found["maxItems"] = shape.high
+        if shape.unique is False:
+            raise Unsupported("`uniqueItems` under `not`, `if` or `oneOf` is not supported")
+        if shape.unique and (shape.high is None or shape.high > 1):
+            found["uniqueItems"] = True
+        return found
+
+    def _object(self, shape: Obj) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": "object"}
+        if shape.known:
+            found["properties"] = {name: self._schema(value) for name, value in shape.known}
+        if shape.patterns:
+            found["patternProperties"] = {
+                pattern: self._schema(value) for pattern, value in self._apart(shape)
+            }
+        if shape.extra is not True:
+            found["additionalProperties"] = self._schema(shape.extra)
+        if shape.required:
+            found["required"] = list(shape.required)
+        if shape.low:
+            found["minProperties"] = shape.low
+        if shape.high is not None:
+            found["maxProperties"] = shape.high
+        return found
+
+    def _apart(self, shape: Obj) -> list[tuple[str, Expression]]:
+        """The patterns, none of which overlap."""
+        texts, languages = self._algebra.texts, self._algebra.texts.languages
+        patterns = [(pattern, value) for pattern, value in shape.patterns]
+        pairs = itertools.combinations([pattern for pattern, _ in patterns], 2)
+        if all(texts.apart(pair) for pair in pairs):
+            return [(one, value) for pattern, value in patterns for one in [self._one(pattern)]]
+        found: list[tuple[Term, Expression]] = []
+        for pattern, value in patterns:
+            left, split = texts.term(pattern), []
+            for term, known in found:
+                both = languages.both([term, left])
+                if languages.is_empty(both):
+                    split.append((term, known))
+                    continue
+                alone = languages.both([term, languages.other(left)])
+                split += [(both, all_of([known, value])), (alone, known)]
+                left = languages.both([left, languages.other(term)])
+            found = [*split, (left, value)]
+        return [(texts.written(term), value) for term, value in found
+                if not languages.is_empty(term)]  # fmt: skip
+
+    def _one(self, pattern: str) -> str:
+        plain = self._algebra.texts.plain(pattern)
+        if len(plain) == 1:
+            return plain[0]
+        return self._algebra.texts.written(self._algebra.texts.term(pattern))
+
+
+def _number(shape: Num) -> dict[str, Any]:
+    if shape.values is not None:
+        return {"enum": list(shape.values)}
+    if shape.broken:
+        raise Unsupported("`multipleOf` under `not`, `if` or `oneOf` is not supported")
+    if shape.whole is False:
+        raise Unsupported("numbers that are no integers, as `not` asks for, are not supported")
+    found: dict[str, Any] = {"type": "integer" if shape.whole else "number"}
+    if shape.low is not None:
+        found["exclusiveMinimum" if shape.low_open else "minimum"] = shape.low
+    if shape.high is not None:
+        found["exclusiveMaximum" if shape.high_open else "maximum"] = shape.high
+    if shape.multiples:
+        found["multipleOf"] = shape.multiples[0]
+    if len(shape.multiples) > 1:
+        found["allOf"] = [{"multipleOf": one} for one in shape.multiples[1:]]
+    return found

@@ -1,0 +1,180 @@
+"""Rewritten schemas have the same values: jsonschema is asked, and llguidance with its masks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from runner.engine.grammar import Grammars
+from runner.engine.schemas.rewrite import rewritten
+from runner.errors import InvalidRequest
+from tests.conformance.schemas.judged import Judge, byte_grammars
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Grammars:
+    return byte_grammars()
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}, "x": {}, "y": {}}}
+KINDS = {
+    "type": "object",
+    "properties": {"k": {"enum": ["a", "b", "c"]}, "v": {}},
+    "required": ["k"],
+    "allOf": [
+        {"if": {"properties": {"k": {"const": one}}}, "then": {"properties": {"v": {"type": kind}}}}
+        for one, kind in (("a", "string"), ("b", "integer"))
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "valid", "invalid"),
+    [
+        ({"oneOf": [{"type": "integer"}, {"maximum": 3, "type": "string"}]}, [1, "a"], [None]),
+        (
+            {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            [{"a": 1}, {"b": 1}],
+            [{}, {"a": 1, "b": 1}],
+        ),
+        ({"not": {"enum": ["x", 2]}}, ["y", 3, {}], ["x", 2]),
+        ({"type": "string", "not": {"pattern": "^a"}}, ["b", ""], ["ab"]),
+        (KINDS, [{"k": "a", "v": "x"}, {"k": "c", "v": None}], [{"k": "b", "v": "x"}, {}]),
+        ({"dependencies": {"a": ["b"]}}, [{"b": 1}, {"b": 2, "a": 1}, 3], [{"a": 1}]),
+        ({"dependentSchemas": {"a": {"maxProperties": 1}}}, [{"a": 1}], [{"a": 1, "b": 1}]),
+        ({"propertyNames": {"pattern": "^a", "maxLength": 2}}, [{"ab": 1}], [{"b": 1}, {"abc": 1}]),
+        (
+            {"patternProperties": {"^a": {"type": "string"}, "b$": {"minLength": 2}}},
+            [{"ab": "xy", "a": "x", "c": 1}],
+            [{"ab": "x"}, {"a": 1}],
+        ),
+        (
+            {"properties": {"a": {}, "b": {}, "c": {}}, "minProperties": 2, "type": "object",
+             "additionalProperties": False},
+            [{"a": 1, "c": 1}],
+            [{"a": 1}],
+        ),
+        ({"contains": {"const": 1}, "maxItems": 2}, [[1], [2, 1]], [[], [2]]),
+        (
+            {"$ref": "#/$defs/n", "$defs": {"n": {**NODE, "dependentRequired": {"x": ["y"]}}}},
+            [{"next": {"x": 1, "y": 2}}],
+            [{"next": {"x": 1}}],
+        ),
+        (
+            {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False},
+            [{"a": 1}],
+            [{"b": 1}],
+        ),
+        ({"prefixItems": [{}], "unevaluatedItems": {"type": "null"}}, [[1, None]], [[1, 2]]),
+        (
+            {"not": {"properties": {"a": {}}, "additionalProperties": False}, "maxProperties": 1,
+             "properties": {"a": False}},
+            [{"b": 1}],
+            [{}, {"a": 1}],
+        ),
+        ({"format": "color"}, ["x", 1], []),
+        ({"format": "json-pointer"}, ["/a/b", ""], ["a"]),
+        ({"$id": "http://x/a.json", "$defs": {"s": {"$id": "s.json", "type": "string"}},
+          "items": {"$ref": "s.json"}, "not": {"const": 7}}, [["a"], 8], [[1], 7]),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {}},
+             "properties": {"x": {"$ref": "#/definitions/a", "type": "string"}}},
+            [{"x": 1}],
+            [],
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 2,
+             "exclusiveMinimum": True, "not": {"type": "string"}},
+            [3],
+            [2, "a"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_schema_is_enforced(
+    grammars: Grammars, schema: Any, valid: list[Any], invalid: list[Any]
+) -> None:
+    judge = Judge(schema, grammars)
+    assert [value for value in valid if judge.allowed(value) is None] == []
+    assert [value for value in invalid if judge.allowed(value) is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (
+            {"not": {"properties": {"a": {}}, "additionalProperties": False}},
+            "p.not: `additional",
+        ),
+        ({"properties": {"x": {"contains": {"const": 1}}}}, r"p\.properties\.x: `contains`"),
+        ({"items": {"not": {"format": "uri"}}}, r"p\.items: `format` under `not`"),
+        ({"$ref": "http://x/y.json"}, r"p: `\$ref` to http://x/y.json, which is not in the schema"),
+        ({"allOf": [{"$ref": "#/nowhere"}]}, r"p\.allOf\.0: `\$ref`: there is no /nowhere"),
+        ({"not": {"pattern": r"(a)\1"}}, r"`pattern` with \\1"),
+        ({"properties": {"x": 3}}, r"p\.properties\.x: a schema must be"),
+        ({"minLength": "2"}, "p: `minLength` must be a whole number"),
+        ({"not": {}}, "p: nothing can match"),
+        (
+            {"allOf": [{"oneOf": [{"required": [f"{i}{j}"]} for j in range(9)]} for i in range(9)]},
+            "p: the schema has too many alternatives",
+        ),
+    ],
+)
+def test_what_cannot_be_enforced_is_named_with_its_place(schema: Any, told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        rewritten(schema, "p")
+
+
+names = st.sampled_from(["a", "b", "c"])
+values = st.recursive(
+    st.sampled_from([None, True, 0, 1, 5, "", "a", "ab"]),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(names, inner, max_size=2)),
+    max_leaves=4,
+)
+leaves = st.sampled_from(
+    [{"type": "string"}, {"type": "integer"}, {"const": "a"}, {"enum": [1, "ab", None]}, True,
+     {"minLength": 1}, {"minimum": 1, "type": "integer"}, {"pattern": "b$"}, {"required": ["a"]}]
+)  # fmt: skip
+schemas = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.builds(lambda *parts: {"anyOf": list(parts)}, inner, inner),
+        st.builds(lambda *parts: {"allOf": list(parts)}, inner, inner),
+        st.builds(lambda *parts: {"oneOf": list(parts)}, inner, inner),
+        st.builds(lambda part: {"not": part}, inner),
+        st.builds(lambda a, b, c: {"if": a, "then": b, "else": c}, inner, inner, inner),
+        st.builds(lambda part: {"properties": {"a": part}, "minProperties": 1}, inner),
+        st.builds(lambda part: {"properties": {"b": part}, "additionalProperties": False}, inner),
+        st.builds(lambda part: {"items": part, "maxItems": 2}, inner),
+        st.builds(lambda name: {"dependentRequired": {"a": [name]}}, names),
+        st.builds(lambda name: {"propertyNames": {"enum": ["a", name]}}, names),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(schemas, st.lists(values, min_size=1, max_size=4))
+def test_every_schema_that_is_taken_has_the_values_that_jsonschema_says(
+    schema: Any, tried: list[Any]
+) -> None:
+    try:
+        judge = Judge(schema, _shared())
+    except InvalidRequest:  # it says what is not supported
+        assume(False)
+    validator = jsonschema.Draft202012Validator(schema)
+    for value in tried:
+        assert (judge.allowed(value) is not None) == validator.is_valid(value), json.dumps(schema)
+
+
+_known: list[Grammars] = []
+
+
+def _shared() -> Grammars:
+    if not _known:
+        _known.append(byte_grammars())
+    return _known[0]
