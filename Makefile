@@ -226,6 +226,13 @@ lm-eval: dev .venv-lm-eval/installed.txt
 	$(@D)/bin/pip install --quiet --requirement $<
 	@cp $< $@
 
+# Structured output on the schemas of SchemaStore, check-jsonschema and the JSON-Schema-Test-Suite, out
+# of their packages, with the vocabularies that are there: 15 minutes.
+.PHONY: schema-suite
+schema-suite: dev
+	$(PYTHON_BIN)/python -m tests.conformance.schemas $(SUITE_ARGS)
+	$(PYTHON_BIN)/python -m docs.generator
+
 # All suites but llama-server's, whose kept results are read, and docs/conformance.md from what they
 # came to: 15 minutes. SUITE_ARGS names some of them.
 .PHONY: conformance

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from tests.conformance.sources import REPOSITORY
 
 KEPT = REPOSITORY / "docs" / "data" / "conformance.json"
+KEPT_SCHEMAS = REPOSITORY / "docs" / "data" / "schemas.json"
 
 
 def keep(
