@@ -124,6 +124,18 @@ class KvCache:
             self._release(redundant)
         self.evict_idle()
 
+    def keep_state(self, running: RunningSequence) -> None:
+        """Keep what is computed of a running sequence as if it had finished, if there is an id for
+        it: from a recurrent state there is no way back."""
+        if not self._free_slots and not self.evict_oldest():
+            return
+        slot, computed = self._free_slots.pop(), running.computed
+        self._backend.share(running.slot, slot, computed)
+        self.pool.open(slot)
+        self.pool.share(running.slot, slot, computed)
+        self.pool.retire(slot)
+        self.prefixes.keep(running, slot)
+
     def discard(self, running: RunningSequence) -> None:
         """The sequence runs no longer, and nothing of it stays."""
         self._release(running.slot)
@@ -207,7 +219,7 @@ class KvCache:
         if length < copy.computed:
             self._backend.trim(slot, length)
             self.pool.trim(slot, length)
-        self.swap.use(copy, length, sequence.salt)
+        self.swap.use(copy, length if self._partial else 0, sequence.salt)
         return RunningSequence(sequence, slot, length, copy)
 
     def _merge(self, sequence: Sequence, slot: int) -> int:

@@ -161,18 +161,20 @@ class PrefixCache:
         """The running sequence ends and stays in the cache. Returns the ids that hold nothing of
         value now, because another sequence holds the same tokens; they may include slot. The
         caller releases and removes them."""
-        ended = self._running.pop(slot)
-        tokens = ended.tokens[: ended.computed]
-        public = min(ended.public, ended.computed)
-        kept = FinishedSequence(
-            *(slot, tokens, ended.computed, ended.salt, ended.min_match, public),
-            *(ended.adapters, ended.prompt),
-        )
-        self._finished[slot] = kept
+        kept = self.keep(self._running.pop(slot), slot)
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
             return [slot]
         return [id for id, old in self._finished.items() if old is not kept and covers(kept, old)]
+
+    def keep(self, source: SlotSource, slot: int) -> FinishedSequence:
+        """What is computed of the source stays, under an id that has it too."""
+        tokens, public = source.tokens[: source.computed], min(source.public, source.computed)
+        kept = self._finished[slot] = FinishedSequence(
+            *(slot, tokens, source.computed, source.salt, source.min_match, public),
+            *(source.adapters, source.prompt),
+        )
+        return kept
 
     def clear(self) -> None:
         """Forget everything."""

@@ -37,6 +37,8 @@ RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many mo
 RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
 PATIENCE_STEPS = 512  # what waits for longer has a turn before all others: half a minute on 2 cores
 TURN_TOKENS = 32  # of such a turn
+STATE_TOKENS = 256  # of a prompt, from which on a recurrent state is kept for later ones,
+STATE_END_TOKENS = 16  # without its last tokens: in them a template writes that an answer begins
 PRICE = 1  # for each token of a sequence that loses its cells, in prompt tokens
 
 
@@ -97,6 +99,7 @@ class Scheduler:
         self._max_running = min(max_running, capacity.max_sequences, capacity.batch_tokens)
         self._speculation = speculation
         self._draft_tokens = capacity.draft_tokens
+        self._partial_share = capacity.partial_share
         self._reserved = 0  # cells that the rows chosen for this step take
         self.cache = KvCache(backend, idle_tokens, swap_bytes, lambda: pacer.prefill_token_s)
         self.share = FairShare()
@@ -180,6 +183,8 @@ class Scheduler:
         self.cache.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
         for running, count in step.chunks:
             self.cache.append(running, count)
+            if running.computed == self._state_end(running):
+                self.cache.keep_state(running)
             again = max(0, running.sequence.charged - (running.computed - count))
             self.share.charge(running.client, max(0, count - again))
 
@@ -323,9 +328,21 @@ class Scheduler:
     def _chunk_tokens(self, running: RunningSequence, budget: int, *, alone: bool) -> int:
         free = self.cache.pool.free + self.cache.pool.idle - self._reserved
         limit, images = min(budget, running.pending), running.sequence.images
+        if running.computed < (end := self._state_end(running)):
+            limit = min(limit, end - running.computed)
         if images is None or min(limit, free) <= 0:
             return min(limit, free)
         return images.portion(running.computed, limit, free, alone)
+
+    def _state_end(self, running: RunningSequence) -> int:
+        """The number of tokens of which the state is kept, where a part of a sequence cannot be had
+        from the whole; 0: none."""
+        sequence, prompt = running.sequence, running.prompt
+        plain = sequence.images is None and not sequence.prompt_only
+        if self._partial_share or prompt is None or not plain:
+            return 0
+        end = prompt - STATE_END_TOKENS
+        return end if end - (sequence.cached or 0) >= STATE_TOKENS else 0
 
     def _candidates(self, chunks: Chunks) -> Iterator[RunningSequence]:
         """Running prompts and queued ones, which are admitted only when they are asked for: after

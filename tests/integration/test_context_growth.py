@@ -13,7 +13,7 @@ import httpx
 from tests.conftest import StartDaemon
 from tests.unit.runner.backends.conftest import TinyModel, write_model
 
-PROMPT = [Random(5).randrange(5, 250) for _ in range(9000)]
+PROMPT = Random(5).choices(range(5, 250), k=9000)
 GREEDY: dict[str, Any] = {"model": "tiny", "temperature": 0, "ignore_eos": True, "repeat_limit": 0}
 
 

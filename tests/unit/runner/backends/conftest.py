@@ -106,12 +106,17 @@ def _add_metadata(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     writer.add_embedding_length(model.width)
     writer.add_feed_forward_length(2 * model.width)
     writer.add_head_count(4)
-    writer.add_head_count_kv(4 if model.architecture == "bert" else 2)
+    if model.architecture in ("jamba", "lfm2"):
+        writer.add_head_count_kv([2 * (block % 2) for block in range(model.blocks)])
+    else:
+        writer.add_head_count_kv(4 if model.architecture == "bert" else 2)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_layer_norm_eps(1e-5)
     if model.architecture == "bert":
         writer.add_causal_attention(False)
-    if model.architecture == "mamba":
+    if model.architecture == "lfm2":
+        writer.add_shortconv_l_cache(3)
+    if model.architecture in ("mamba", "jamba"):
         writer.add_ssm_conv_kernel(4)
         writer.add_ssm_inner_size(2 * model.width)
         writer.add_ssm_state_size(8)
@@ -200,6 +205,41 @@ def _mamba(model: TinyModel, size: int) -> Layout:
     return layout
 
 
+def _hybrid(model: TinyModel, size: int, recurrent: Callable[[int], Layout]) -> Layout:
+    """A llama whose even blocks have something else in the place of attention."""
+    layout = [
+        (name, dims)
+        for name, dims in _llama(model, size)
+        if ".attn_" not in name or "attn_norm" in name or int(name.split(".")[1]) % 2
+    ]
+    return layout + [item for block in range(0, model.blocks, 2) for item in recurrent(block)]
+
+
+def _jamba(model: TinyModel, size: int) -> Layout:
+    def states(block: int) -> Layout:
+        own = [item for item in _mamba(model, size) if item[0].startswith(f"blk.{block}.ssm_")]
+        norms = (("ssm_dt_norm", 4), ("ssm_b_norm", 8), ("ssm_c_norm", 8))
+        return own + [(f"blk.{block}.{name}.weight", (dim,)) for name, dim in norms]
+
+    return _hybrid(model, size, states)
+
+
+def _lfm2(model: TinyModel, size: int) -> Layout:
+    width = model.width
+
+    def convolution(block: int) -> Layout:
+        return [
+            (f"blk.{block}.shortconv.conv.weight", (width, 3)),
+            (f"blk.{block}.shortconv.in_proj.weight", (3 * width, width)),
+            (f"blk.{block}.shortconv.out_proj.weight", (width, width)),
+        ]
+
+    layout = [item for item in _hybrid(model, size, convolution) if item[0] != "output_norm.weight"]
+    for block in range(1, model.blocks, 2):
+        layout += [(f"blk.{block}.attn_{name}_norm.weight", (width // 4,)) for name in "qk"]
+    return [*layout, ("token_embd_norm.weight", (width,))]
+
+
 def _bert(model: TinyModel, size: int) -> Layout:
     width = model.width
     layout: Layout = [
@@ -229,6 +269,8 @@ _LAYOUTS: dict[str, Callable[[TinyModel, int], Layout]] = {
     "llama": _llama,
     "qwen3": _qwen3,
     "mamba": _mamba,
+    "jamba": _jamba,
+    "lfm2": _lfm2,
     "bert": _bert,
 }
 

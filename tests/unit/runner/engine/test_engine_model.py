@@ -3,6 +3,7 @@ of the backend, against what each request answers alone."""
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,6 +34,7 @@ from runner.engine import speculation as speculation_module
 from runner.engine import swap as swap_module
 from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
+from runner.engine.pool_growth import PoolGrowth
 from runner.engine.prefix_cache import PrefixSource
 from runner.engine.scheduler import Scheduler
 from runner.engine.speculation import Speculation
@@ -203,16 +205,19 @@ class EngineModel(RuleBasedStateMachine):
         states=st.booleans(),
         drafts=st.sampled_from(["", "past", "30", "500"]),
         whole=st.booleans(),
+        growth=st.sampled_from([0, 0, 300, 2000]),
     )
     def begin(
         self, pool: int, slots: int, batch: int, idle: int | None, partial: bool,
-        swap_tokens: int, states: bool, drafts: str, whole: bool,
+        swap_tokens: int, states: bool, drafts: str, whole: bool, growth: int,
     ) -> None:  # fmt: skip
         self.patches = ExitStack()
         for target, name, value in (
             (scheduler_module, "PATIENCE_STEPS", PATIENCE),
             (scheduler_module, "TURN_TOKENS", 4),
             (scheduler_module, "RESTORE_TOKENS", 4),
+            (scheduler_module, "STATE_TOKENS", 12),
+            (scheduler_module, "STATE_END_TOKENS", 4),
             (swap_module, "MIN_COPY_TOKENS", 4),
             (speculation_module, "choose", verify_all),
         ):
@@ -231,6 +236,12 @@ class EngineModel(RuleBasedStateMachine):
             speculation=speculation_of(drafts, slots) if draft_tokens else None,
             clock=lambda: 0.0,
         )
+        if growth:
+            tries = itertools.count()
+            self.scheduler.cache.growth = PoolGrowth(
+                *(self.backend, growth, lambda tokens: tokens * (next(tries) % 3)),
+                clock=lambda: 10.0 * next(tries),
+            )
         self.asked: dict[str, Any] = {}  # what alone() takes; None: an embedding
         self.said: dict[str, str] = {}
         self.sent: dict[str, Sent] = {}

@@ -55,18 +55,24 @@ def test_nothing_changes_while_the_cache_grows(open_model: Open, cache_type: str
     assert small.capacity.pool_tokens == large.capacity.pool_tokens == 2048
 
 
-def test_the_states_of_a_recurrent_model_move_with_it(open_model: Open) -> None:
+@pytest.mark.parametrize("architecture", ["mamba", "jamba", "lfm2"])
+def test_recurrent_states_move_with_it(open_model: Open, architecture: str) -> None:
     backends = [
-        open_model({"architecture": "mamba"}, pool_tokens=pool, max_pool_tokens=1024).backend
+        open_model({"architecture": architecture}, pool_tokens=pool, max_pool_tokens=1024).backend
         for pool in (256, 1024)
     ]
     traces = []
     for backend in backends:
-        backend.step([Row(0, TOKENS, 0)])
+        backend.step([Row(3, TOKENS[:50], 0), Row(0, TOKENS, 0)])
+        backend.share(0, 1, 200)
         if backend is backends[0]:
             backend.grow(1024)
-        sampler = backend.create_sampler(GREEDY)
-        traces.append([backend.step([Row(0, [7], 200 + at, sampler)])[0].top for at in range(8)])
+        traces.append([])
+        for slot, position in ((3, 50), (1, 200), (0, 200)):  # one by one: they have floats
+            sampler = backend.create_sampler(GREEDY)
+            for at in range(8):
+                (found,) = backend.step([Row(slot, [7 + slot], position + at, sampler)])
+                traces[-1].append(found.top)
     assert traces[0] == traces[1]
 
 
