@@ -266,18 +266,19 @@ class Engine:
         return output
 
     def _generate(self, output: StepOutput) -> None:
+        began_s = self._clock()
         step = self.scheduler.schedule()
         self._count_started(step, output)
         self._report_failed(output)
         if not self.capacity.adapter_scales:
-            self._run(step, output)
+            self._run(step, began_s, output)
             return
         for scales, part in step.by_adapters():
             self._backend.scale_adapters(scales)
-            if not self._run(part, output):
+            if not self._run(part, began_s, output):
                 return
 
-    def _run(self, step: ScheduledStep, output: StepOutput) -> bool:
+    def _run(self, step: ScheduledStep, began_s: float, output: StepOutput) -> bool:
         """Compute a step, or a part of one. False: there was no room for it."""
         if not step.rows:
             return True
@@ -295,7 +296,7 @@ class Engine:
             self._drop_faulty(step, fault, output)
         self._postprocess(step, sampled, now_s, output)
         if self.speculation is not None and step.decoding and not step.chunks:
-            tokens, seconds = len(sampled), now_s - started_s
+            tokens, seconds = len(sampled), now_s - began_s
             self.speculation.observe(len(step.decoding), step.draft_tokens, tokens, seconds)
         return True
 

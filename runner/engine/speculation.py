@@ -10,6 +10,7 @@ the model runs. Knows no queues and no text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from runner.engine.draft_model import DraftModel
 from runner.engine.lookup import PromptLookup
@@ -37,6 +38,7 @@ class Speculation:
         self._is_end = is_end
         self._costs = StepCosts()
         self._lookup = PromptLookup()
+        self._asked_s = 0.0  # what the draft model took in this step
         self.proposed = 0  # tokens
         self.confirmed = 0
 
@@ -54,8 +56,11 @@ class Speculation:
             self._past(running, limit) if max_total > 0 else ([], [])
             for running, limit in zip(decoding, limits, strict=True)
         ]
+        self._asked_s = 0.0
         if self._model is not None and max_total > 0:
+            began_s = perf_counter()
             self._ask(self._model, decoding, limits, offers)
+            self._asked_s = perf_counter() - began_s
         total = 0
         for running in decoding:
             running.row.draft = running.row.draft_masks = ()
@@ -71,11 +76,11 @@ class Speculation:
         return total
 
     def observe(self, sequences: int, draft_tokens: int, tokens: int, seconds: float) -> None:
-        """The model computed a step of so many sequences, without prompts, in seconds. It gave
-        tokens, those of the proposals included."""
+        """A step of so many sequences, without prompts, took seconds, from its beginning on. It
+        gave tokens, those of the proposals included."""
         self.proposed += draft_tokens
         self.confirmed += tokens - sequences
-        self._costs.observe(sequences + draft_tokens, seconds)
+        self._costs.observe(sequences + draft_tokens, max(0.0, seconds - self._asked_s))
 
     def _room(self, running: RunningSequence) -> int:
         return max(0, running.sequence.limit - len(running.tokens) - 1)
