@@ -22,6 +22,7 @@ WEIGHTS = FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(not WEIGHTS.exists(), reason=f"{WEIGHTS.name} is not on this machine"),
 ]
 
