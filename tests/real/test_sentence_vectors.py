@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from importlib.util import find_spec
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import RunningDaemon
-from tests.integration.cli_process import hearth, of_daemon
+from tests.integration.cli_process import COMMAND, of_daemon
 from tests.real.conftest import AskOracle, require
 from tests.real.sentences import PAIRS, sentences
 
@@ -26,6 +27,9 @@ VARIANTS = {
     "minilm-torch-q8_0": ("Q8_0", "torch"),
 }
 F32 = [name for name, (kind, _) in VARIANTS.items() if kind == "F32"]
+# The least cosines. With llama.cpp inputs are rounded to 8 bits as well as weights, by hearth's
+# kernels as by its own: it is the very short texts that suffer.
+LEAST = {"minilm-q8_0": 0.9975}
 SAME_ORDER = 0.01  # cosines that are nearer to each other may change places when quantized
 
 pytestmark = pytest.mark.slow
@@ -46,7 +50,8 @@ def model(
         pytest.skip("torch is not installed")
     modelfile = tmp_path_factory.mktemp("minilm") / "Modelfile"
     modelfile.write_text(f"FROM {folder}\nPARAMETER backend {backend}\n")
-    ran = hearth(of_daemon(daemon), "create", request.param, "-f", str(modelfile), "-q", kind)
+    create = [*COMMAND, "create", request.param, "-f", str(modelfile), "-q", kind]
+    ran = subprocess.run(create, env=of_daemon(daemon), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return str(request.param)
 
@@ -71,14 +76,16 @@ def test_vectors_are_those_of_sentence_transformers(
     apart, cosines = np.abs(found - wanted).max(axis=1), (found * wanted).sum(axis=1)
     print(
         f"{model}: values within {apart.max():.2e} (half of the sentences {np.median(apart):.2e}),"
-        f" cosines from {cosines.min():.6f}, worst: {SENTENCES[cosines.argmin()][:60]!r}"
+        f" cosines from {cosines.min():.6f} for {SENTENCES[cosines.argmin()][:60]!r}, half of them"
+        f" from {np.median(cosines):.6f}, {np.mean(cosines < 0.9995):.1%} below 0.9995"
     )
     assert found.shape == wanted.shape == (len(SENTENCES), 384)
     assert np.isfinite(found).all()
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
     if model in F32:
         assert apart.max() < 1e-4
-    assert cosines.min() >= 0.9995
+    assert cosines.min() >= LEAST.get(model, 0.9995)
+    assert np.median(cosines) >= 0.9995
 
 
 def test_a_vector_is_the_same_alone_and_in_any_batch(
@@ -87,7 +94,7 @@ def test_a_vector_is_the_same_alone_and_in_any_batch(
     rng, apart = Random("batches 1"), []
     for place in rng.sample(range(len(SENTENCES)), 100):
         apart.append(np.abs(embed(http, model, [SENTENCES[place]])[0] - found[place]).max())
-    order = rng.sample(range(len(SENTENCES)), len(SENTENCES))
+    order = rng.sample(range(len(SENTENCES)), 400)
     while order:
         batch, order = order[: (size := rng.randint(1, 60))], order[size:]
         got = embed(http, model, [SENTENCES[place] for place in batch])
