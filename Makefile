@@ -125,8 +125,8 @@ fuzz-kernels: dev
 kernels-aarch64: dev
 	$(PYTHON_BIN)/python -m tests.kernels.levels
 
-# Seeded requests to published weights (~/.cache/hearth-models) under load, cancellations, killed
-# workers and daemons: the same bits as alone. Hours; what is done is kept for the next run.
+# Seeded requests to published weights (make real-models) under load, cancellations, killed workers
+# and daemons: the same bits as alone. Hours; what is done is kept for the next run.
 INVARIANCE_ARGS ?= --count 10000
 .PHONY: invariance
 invariance: dev

@@ -4,8 +4,8 @@ must have the same answers alone and among others, down to the bits of the log-p
 A part of the requests is answered one by one first, each with a prompt cache of its own; then all
 of them in another order by a random number of clients at once, while others cancel streams, a
 worker is killed and the daemon too. Done numbers are kept in build/invariance by commit, so that
-the next run goes on. Models that are not in ~/.cache/hearth-models are left out aloud. Exit status
-1: an answer differed; 2: nothing could be run.
+the next run goes on. Models that were not fetched are left out aloud. Exit status 1: an answer
+differed; 2: nothing could be run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ import httpx
 import psutil
 
 from tests.conftest import RunningDaemon, daemon_process
-from tests.invariance.cases import FOLDER, MODELS, Case, case, fingerprint
+from tests.invariance.cases import MODELS, Case, case, fingerprint
+from tests.real.models import path_of
 
 MAX_CLIENTS = 24
 RETRIES, RETRY_S = 240, 0.5  # two minutes: a model that lost its worker is loaded again
@@ -92,7 +93,7 @@ class Server:
 
     def install(self, name: str) -> None:
         """Create a model of published weights."""
-        file = FOLDER / MODELS[name][0]
+        file = path_of(name)
         with file.open("rb") as content:
             digest = f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}"
             content.seek(0)
@@ -151,9 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", type=int, default=100)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     given = parser.parse_args(arguments)
-    models = [name for name in given.models if (FOLDER / MODELS[name][0]).is_file()]
+    models = [name for name in given.models if path_of(name).is_file()]
     for name in set(given.models) - set(models):
-        print(f"left out: {MODELS[name][0]} is not in {FOLDER}")
+        print(f"left out: {path_of(name)} is missing: make real-models MODELS={name}")
     journal = REPOSITORY / "build" / "invariance" / f"{commit()}.jsonl"
     found = _read(journal)
     numbers = range(given.first, given.first + given.count)

@@ -1,6 +1,6 @@
-"""`python -m tests.invariance.levels [--count 20] [--model smol]`: whether an answer has the same
-bits with hearth's kernels compiled for each level that this processor has, best first. Compiling
-them takes a minute each. Exit status 1: answers differ."""
+"""`python -m tests.invariance.levels [--count 20] [--model smollm2]`: whether an answer has the
+same bits with hearth's kernels compiled for each level that this processor has, best first.
+Compiling them takes a minute each. Exit status 1: answers differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kernels import native
 from kernels.native import build
 from runner.types import GenerateRequest, LoadPlan, SamplingParams
 from runner.worker.loader import load
-from tests.invariance.cases import FOLDER, MODELS, case
+from tests.invariance.cases import MODELS, case
+from tests.real.models import path_of
 
 CONTEXT = 512
 SAMPLED = ("temperature", "top_k", "top_p", "min_p", "typical_p", "mirostat", "seed",
@@ -32,7 +33,7 @@ def answers(level: str, libraries: Path, model: str, count: int) -> list[str]:
     recipe = build.RECIPES["llamacpp"]()
     assert recipe is not None
     build.build(recipe)
-    path = str(FOLDER / MODELS[model][0])
+    path = str(path_of(model))
     runtime = load(
         LoadPlan(path, "llamacpp", CONTEXT, CONTEXT, max_sequences=2), lambda _share: None
     )
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the levels, and tell."""
     parser = argparse.ArgumentParser(prog="python -m tests.invariance.levels")
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--model", choices=MODELS, default="smol")
+    parser.add_argument("--model", choices=MODELS, default="smollm2")
     parser.add_argument("--only", nargs=2, metavar=("LEVEL", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.only:
