@@ -5,7 +5,7 @@ python -m tests.conformance.lm_eval LM_EVAL MODEL [--llama-server PATH]: LM_EVAL
 an environment with requirements.txt, MODEL a GGUF file.
 
 What hearth says of the log-likelihoods is compared with what llama.cpp computes of the same tokens
-here: llama-server's completions have no echo. The texts that are generated are compared with those
+here: llama-server ignores echo. The texts that are generated are compared with those
 of llama-server, where one is named.
 """
 
