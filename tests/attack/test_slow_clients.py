@@ -7,12 +7,15 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from registry.store import Store
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.echo_models import install_echo
 
 PLACES = 16
 ANSWER_TOKENS = 1900  # more than the buffers on the way hold
@@ -69,8 +72,13 @@ def honest(client: httpx.Client) -> str:
 
 
 @pytest.fixture
-def daemon(start_daemon: StartDaemon) -> RunningDaemon:
-    return start_daemon(env={"HEARTH_NUM_PARALLEL": str(PLACES)})
+def daemon(start_daemon: StartDaemon, tmp_path: Path) -> RunningDaemon:
+    """Without drafts: echoes are all foreseen, and come in too few events to fill the buffers."""
+    home = tmp_path / "home"
+    store = Store.open(home / "models")
+    install_echo(store, "echo", parameters={"draft_num_predict": 0})
+    store.close()
+    return start_daemon((), env={"HEARTH_NUM_PARALLEL": str(PLACES)}, home=home)
 
 
 def test_streams_that_nobody_reads_give_up_their_places_and_go_on_when_they_are_read(

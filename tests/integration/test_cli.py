@@ -295,6 +295,8 @@ def test_a_crashing_worker_is_told_in_one_line(start_daemon: StartDaemon) -> Non
     env = of_daemon(start_daemon())
     ran = hearth(env, "run", "echo", "abc<|crash|>def")
     assert ran.returncode == 1
-    assert ran.stdout.rstrip() == "abc"
+    said = ran.stdout.rstrip()
+    assert said
+    assert "abc".startswith(said)  # what the step that crashes had computed is lost
     assert ran.stderr.startswith("Error: ")
     assert hearth(env, "run", "echo", "again").stdout == "again\n"
