@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runner.library.descriptions import ModelDetails
 from runner.library.library import Library
+from runner.library.models import StoredModel
 from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.host import McpHost
 from runner.models.manager import Manager
@@ -36,7 +38,8 @@ class OpenSocket(Protocol):
 @dataclass(slots=True)
 class Services:
     """One running daemon. owner_token: opens everything to whoever can read the daemon's own
-    files."""
+    files. described: capabilities and details of the models that were installed when they were
+    listed last."""
 
     settings: Settings
     address: Address
@@ -54,6 +57,7 @@ class Services:
     vectors: Indexer
     bodies: BodyBudget = field(default_factory=BodyBudget)
     streams: StreamSessions = field(default_factory=StreamSessions)
+    described: dict[StoredModel, tuple[list[str], ModelDetails]] = field(default_factory=dict)
     websockets: set[OpenSocket] = field(default_factory=set)
     slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers
     draining: bool = False

@@ -7,7 +7,6 @@ import contextlib
 import math
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from modelfile.render import render
@@ -44,11 +43,18 @@ _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbos
 async def tags(http: HttpRequest) -> TagsResponse:
     """All installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
-    return {"models": [await asyncio.to_thread(_tag, http, stored) for stored in models]}
+    tagged = [await asyncio.to_thread(_tag, http, stored) for stored in models]
+    described = http.services.described
+    for gone in described.keys() - set(models):
+        described.pop(gone, None)
+    return {"models": tagged}
 
 
 def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
-    capabilities, details = _capabilities_and_details(http.services.library, stored)
+    described = http.services.described
+    if (known := described.get(stored)) is None:
+        known = described[stored] = _capabilities_and_details(http.services.library, stored)
+    capabilities, details = known
     entry: OllamaModelEntry = {
         "name": stored.name.short_with_tag,
         "model": stored.name.short_with_tag,
@@ -65,7 +71,6 @@ def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
     return entry
 
 
-@lru_cache(maxsize=1024)
 def _capabilities_and_details(
     library: Library, stored: StoredModel
 ) -> tuple[list[str], ModelDetails]:
