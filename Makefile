@@ -270,6 +270,21 @@ load-test: dev .venv-aiperf/bin/aiperf
 run: dev
 	$(PYTHON_BIN)/hearth serve
 
+# The page that the daemon serves, from its source; needs Node. ui-check tells whether built/ is what
+# the source makes.
+UI := runner/server/ui
+.PHONY: ui ui-check
+ui: $(UI)/node_modules/.package-lock.json
+	cd $(UI) && npm run --silent build
+
+ui-check: $(UI)/node_modules/.package-lock.json
+	cd $(UI) && npm run --silent build -- --out=$(CURDIR)/build/ui
+	diff -r build/ui $(UI)/built && echo "the page is as its source makes it"
+
+$(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
+	npm ci --prefix $(UI)
+	@touch $@
+
 # The documentation as a site in build/docs: warnings are errors, and every link within it must lead
 # somewhere. Its tools have an environment of their own, so that nothing else need be installed; the
 # build itself needs no network.

@@ -78,13 +78,14 @@ from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import logged
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
+from runner.server.ui import page
 from runner.server.upkeep import cache, fsck, gc, imports
 from runner.settings import Address, Settings
 
 log = logging.getLogger("hearth")
 
 _SERVED = (
-    *routes_of(health, key_routes, perplexity),
+    *routes_of(health, page, key_routes, perplexity),
     *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
     *routes_of(props, slots, llamacpp_models, adapters, streams),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),

@@ -10,13 +10,19 @@ from runner.server.http_request import HttpRequest
 from runner.server.logs import destination
 from runner.server.metrics import CONTENT_TYPE
 from runner.server.routes import route
+from runner.server.ui.page import send_page, wants_page
 from runner.settings import LOG_FILE
 
 
 @route("GET", "/", scope="public", streams="text/plain")
 async def root(http: HttpRequest) -> None:
-    """What Ollama's clients look for, in our own words."""
-    await http.reply_bytes(b"hearth is running", "text/plain; charset=utf-8")
+    """The page for browsers; for programs what Ollama's clients look for, in our own words."""
+    if wants_page(http):
+        await send_page(http)
+        return
+    await http.reply_bytes(
+        b"hearth is running", "text/plain; charset=utf-8", headers={"vary": "Accept"}
+    )
 
 
 @route("GET", "/health", scope="public")

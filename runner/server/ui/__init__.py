@@ -1,1 +1,1 @@
-"""Pages that the daemon serves; each is one file without anything from elsewhere."""
+"""Pages that the daemon serves, without anything from elsewhere."""

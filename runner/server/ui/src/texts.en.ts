@@ -1,0 +1,43 @@
+// Everything that the page says. One tree for each view; a function where a value is in the text.
+export const texts = {
+  name: "hearth",
+  noScript: "This page needs JavaScript. The API works without it: see /docs.",
+  nav: {
+    label: "Main",
+    chat: "Chat",
+    models: "Models",
+    activity: "Activity",
+    settings: "Settings",
+    open: "Open menu",
+    close: "Close menu",
+    skip: "Skip to content",
+  },
+  theme: { label: "Theme", system: "System", light: "Light", dark: "Dark" },
+  common: {
+    cancel: "Cancel",
+    close: "Close",
+    save: "Save",
+    remove: "Delete",
+    copy: "Copy",
+    copied: "Copied",
+    retry: "Try again",
+    loading: "Loading…",
+    dismiss: "Dismiss",
+  },
+  key: {
+    title: "This daemon asks for an API key",
+    body: "Make one on its machine with: hearth key add NAME",
+    field: "API key",
+    remember: "Remember it in this browser",
+    use: "Use this key",
+    refused: "The daemon does not accept this key.",
+  },
+  errors: {
+    unreachable: "The daemon does not answer. Is it running?",
+    status: (status: number) => `The daemon answered with status ${status}.`,
+    view: "This view could not be loaded. Reload the page: the daemon may have been upgraded.",
+  },
+  models: { title: "Models" },
+  activity: { title: "Activity" },
+  settings: { title: "Settings" },
+};
