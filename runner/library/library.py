@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from modelfile.builtin import seed_builtin
 from registry.auth.credentials import Credential
 from registry.bundle import Bundle, read_bundle
-from registry.names import is_valid_part
+from registry.names import Name, is_valid_part
 from registry.shortnames import FILE_NAME as SHORT_NAMES
 from registry.shortnames import ShortNames
 from registry.store import Store, StoredModel
@@ -71,15 +71,16 @@ class Library:
         await asyncio.to_thread(self.store.copy, found, target)
         await self.on_change(target.short)
 
-    async def delete(self, text: str) -> None:
-        """Remove a model; a damaged one too. Who has it loaded hears of it before, and again
-        afterwards, for it may have come back while its files were going. Raises InvalidRequest,
-        ModelMissing, StoreError."""
+    async def delete(self, text: str) -> Name:
+        """Remove a model; a damaged one too. Gives its name. Who has it loaded hears of it before,
+        and again afterwards, for it may have come back while its files were going. Raises
+        InvalidRequest, ModelMissing, StoreError."""
         name = self.store.get(parse_name(text)).name
         if not self.read_only:
             await self.on_change(name.short)
         await asyncio.to_thread(self.store.delete, name)
         await self.on_change(name.short)
+        return name
 
     async def login(
         self, host: str, username: str, password: str, *, reach: Reach, insecure: bool

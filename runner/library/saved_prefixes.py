@@ -207,7 +207,7 @@ class SavedPrefixes:
         found = []
         with self._lock:
             for path in self._folder_paths():
-                files = [file for file in self._files() if file.path.parent == path]
+                files = list(_files(path))
                 about = about_of(path) if self._is_own(path) else None
                 tokens, model = 0, None
                 if about is not None:
@@ -225,7 +225,7 @@ class SavedPrefixes:
             for path in self._folder_paths():
                 if model is not None and (about_of(path) or {}).get("model") != model:
                     continue
-                for file in [file for file in self._files() if file.path.parent == path]:
+                for file in list(_files(path)):
                     self._remove(file.path)
                     removed += file.size_bytes
                 with contextlib.suppress(OSError):
@@ -301,11 +301,7 @@ class SavedPrefixes:
 
     def _files(self) -> Iterator[_File]:
         for path in self._folder_paths():
-            with contextlib.suppress(OSError):
-                for file in path.iterdir():
-                    if _FILE.fullmatch(file.name):
-                        status = file.lstat()
-                        yield _File(status.st_mtime, file, status.st_size)
+            yield from _files(path)
 
     def _folder_paths(self) -> list[Path]:
         try:
@@ -359,3 +355,11 @@ class SavedPrefixes:
                 os.fchmod(opened, 0o700)
         finally:
             os.close(opened)
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    with contextlib.suppress(OSError):
+        for file in folder.iterdir():
+            if _FILE.fullmatch(file.name):
+                status = file.lstat()
+                yield _File(status.st_mtime, file, status.st_size)

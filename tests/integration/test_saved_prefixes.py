@@ -131,6 +131,18 @@ def test_keys_share_nothing_and_clear_removes_all(
     assert files(home) == []
 
 
+def test_a_removed_model_leaves_no_prompt_behind(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    daemon = start_daemon(names=(), home=home)
+    with daemon.client() as http:
+        ask(http)
+        http.post("/api/generate", json={"model": "ember", "keep_alive": 0})
+        assert http.request("DELETE", "/api/delete", json={"model": "ember"}).status_code == 200
+        assert http.get("/api/cache").json()["models"] == []
+    daemon.stop()
+    assert files(home) == []
+
+
 def sweep(kills: int, seed: int, home: Path) -> int:
     """End a daemon and its worker by SIGKILL at random times while prompts are computed, saved and
     loaded; gives how often one was loaded. Every answer must be that of a daemon that saves

@@ -229,6 +229,8 @@ async def copy(http: HttpRequest, body: CopyRequest) -> None:
 
 @route("DELETE", "/api/delete")
 async def delete(http: HttpRequest, body: OllamaModelRequest) -> None:
-    """Remove a model. It leaves the memory first, or after the answers that are running."""
-    await http.services.library.delete(body.model_name)
+    """Remove a model, and what is saved of its prompts. It leaves the memory first, or after the
+    answers that are running."""
+    name = await http.services.library.delete(body.model_name)
+    await asyncio.to_thread(http.services.prefixes.clear, name.short)
     await http.reply_bytes(b"", "application/json")
