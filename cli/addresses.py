@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from runner.settings import Address, Settings, parse_address
+from runner.setting_values import Address, parse_address
+from runner.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.addresses import LOOPBACK, daemon_facts, is_local, spoken_plainly
-from runner.settings import Address, Settings, host_source, load
+from runner.setting_values import Address
+from runner.settings import Settings, given, host_source, load, variable
 
 if TYPE_CHECKING:
     from runner.client import Client
@@ -60,8 +62,10 @@ def connected_for_keys(settings: Settings) -> Iterator[Client]:
         yield connect(settings)
         return
     private = replace(settings, host=Address("127.0.0.1", settings.host.port), tls_cert=None)
-    plain = {"HEARTH_HOST": private.host.url, "HEARTH_TLS_CERT": "", "HEARTH_TLS_KEY": ""}
-    start_daemon(private, new_client(private), plain)
+    elsewhere = {"listen": "", "tls_cert": "", "tls_key": "", "host": private.host.url}
+    texts = {name: ways[0].text for name, ways in given().items()} | elsewhere
+    alone = {variable(name): text for name, text in texts.items()} | {"HEARTH_CONFIG": os.devnull}
+    start_daemon(private, new_client(private), alone)
     client = new_client(private)
     try:
         yield client

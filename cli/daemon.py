@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 from cli.errors import CliError
 from cli.private_files import private_files
 from cli.terminal import status
-from runner.settings import LOG_FILE, Settings
+from runner.settings import LOG_FILE, Settings, given, variable
 
 if TYPE_CHECKING:
     import psutil
@@ -104,14 +105,14 @@ def _start(environ: dict[str, str], log: Path, client: Client, deadline: float) 
 
 
 def absolute_paths(settings: Settings) -> dict[str, str]:
-    """The paths of settings as variables that mean the same from every current folder."""
-    given = {
-        "HEARTH_HOME": settings.home,
-        "HEARTH_MODELS": settings.models,
-        "HEARTH_TLS_CERT": settings.tls_cert,
-        "HEARTH_TLS_KEY": settings.tls_key,
-    }
-    return {name: str(path.absolute()) for name, path in given.items() if path is not None}
+    """The paths of settings as variables that mean the same from every current folder, without
+    those of config.toml, which the daemon reads by itself."""
+    paths, found = {}, given()
+    for item in fields(settings):
+        path, ways = getattr(settings, item.name), found.get(item.name)
+        if isinstance(path, Path) and not (ways and ways[0].in_file):
+            paths[variable(item.name)] = str(path.absolute())
+    return paths
 
 
 def wait_until(condition: Callable[[], bool], deadline: float) -> bool:

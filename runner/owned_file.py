@@ -19,7 +19,7 @@ def read_owned(path: Path, max_bytes: int) -> bytes | None:
             if status.st_uid not in (os.getuid(), 0) or writable:
                 raise Conflict(f"{path} may be written by other users; run `chmod 600 {path}`")
             data = file.read(max_bytes + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Conflict(f"{path} cannot be read: {error.strerror}") from None

@@ -41,6 +41,8 @@ LONG_FILES = (
     "tests/integration/test_pull.py",
 )
 
+os.environ["XDG_CONFIG_HOME"] = os.devnull  # the developer's own config.toml is not for tests
+
 LISTENING = "listens on "
 # The same examples everywhere, however slow the machine is: a failure is about the code.
 settings.register_profile(

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-_HIDDEN = "(set, not shown)"
+if TYPE_CHECKING:
+    from runner.settings import Explained
 
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    explained: Annotated[
+        bool,
+        typer.Option("--explain", help="Say where each value comes from, and what it overrides"),
+    ] = False,
 ) -> None:
     """Print the settings and the URLs for other programs. Does not start the daemon.
 
     For use in a shell: eval "$(hearth env)"
     """
     from cli.render import print_json
-    from runner.settings import SECRETS, describe, load, set_variables
+    from runner.settings import explain, load
 
-    settings = load()
+    settings, rows = load(), explain()
+    if explained:
+        _explain(rows, as_json)
+        return
     url = settings.address.reachable.url
     clients = {
         "OPENAI_BASE_URL": f"{url}/v1",
@@ -30,12 +39,10 @@ def command(
         "OLLAMA_HOST": url,
     }
     folders = {"models": str(settings.models_dir), "state": str(settings.state_dir)}
-    found, rows = set_variables(), describe()
-    for name in SECRETS & found.keys():
-        found[name] = (found[name][0], _HIDDEN)
     if as_json:
-        values = {name: found.get(name, (None, None))[1] for name, _, _ in rows}
-        sources = {name: source for name, (source, _) in found.items()}
+        found = {row.variable: row for row in rows if row.source != "default"}
+        values = {row.variable: row.value if row.variable in found else None for row in rows}
+        sources = {name: row.source for name, row in found.items()}
         print_json({"clients": clients, "folders": folders, "settings": values, "sources": sources})
         return
     for name, value in clients.items():
@@ -43,20 +50,39 @@ def command(
     _comment(f"models: {folders['models']}")
     _comment(f"log and history: {folders['state']}")
     _comment("settings (variable, value, where it comes from, meaning):")
-    table = []
-    for name, doc, default in rows:
-        source, value = found.get(name, ("default", _plain(default)))
-        table.append((name, value, source, doc))
+    for line in _columns([(row.variable, row.value, row.source, row.description) for row in rows]):
+        _comment(f"  {line}")
+
+
+def _explain(rows: tuple[Explained, ...], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from cli.render import print_json
+    from runner.settings import config_path
+
+    file = config_path()
+    if as_json:
+        print_json({"file": str(file), "settings": [asdict(row) for row in rows]})
+        return
+    print(f"{file}: {'read' if file.exists() else 'there is no such file'}")
+    table = [("SETTING", "VALUE", "FROM", "OVERRIDES")]
+    for row in rows:
+        others = [f"{value or 'nothing'} ({source})" for source, value in row.overrides]
+        table.append((row.name, row.value, row.source, ", ".join(others)))
+    print(*map(_one_line, _columns(table)), sep="\n")
+
+
+def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        _comment(f"  {'  '.join(cells).rstrip()}")
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _comment(text: str) -> None:
-    print("# " + " ".join(text.splitlines()))  # a second line would be run by the shell
-
-
-def _plain(default: str) -> str:
-    """A default as one would write it into the environment."""
-    return {"False": "0", "True": "1", "()": ""}.get(default, default.removesuffix(".0"))
+    print(f"# {_one_line(text)}")  # a second line would be run by the shell

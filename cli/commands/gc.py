@@ -41,7 +41,7 @@ def command(
 
 
 def _seconds(option: str, text: str) -> float:
-    from runner.settings import parse_duration
+    from runner.setting_values import parse_duration
 
     try:
         seconds = parse_duration(text)

@@ -230,7 +230,7 @@ def _format(text: str | None) -> Any:
 
 
 def _check_duration(text: str | None) -> None:
-    from runner.settings import parse_duration
+    from runner.setting_values import parse_duration
 
     try:
         parse_duration(text or "0")

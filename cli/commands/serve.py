@@ -9,7 +9,7 @@ import sys
 def command() -> None:
     """Start the daemon in this terminal; Ctrl-C stops it.
 
-    Settings come from the environment: `hearth env` lists them.
+    Settings come from the environment and config.toml: `hearth env` lists them.
     """
     from cli.daemon import COMMAND
     from runner.settings import load

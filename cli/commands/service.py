@@ -52,12 +52,13 @@ def command(
 def _service(settings: Settings) -> Service:
     from cli.daemon import COMMAND, absolute_paths, log_file
     from cli.service.manager import Service
-    from runner.settings import set_variables
+    from runner.settings import SECRETS, given, variable
 
-    given = {name: text for name, (_, text) in set_variables().items()}
-    if given.pop("HEARTH_API_KEY", None):
-        status("HEARTH_API_KEY is a secret and is not written into the service file")
-    return Service(COMMAND, given | absolute_paths(settings), log_file(settings))
+    found = {variable(name): ways[0].text for name, ways in given().items() if not ways[0].in_file}
+    for name in map(variable, SECRETS):
+        if found.pop(name, None):
+            status(f"{name} is a secret and is not written into the service file")
+    return Service(COMMAND, found | absolute_paths(settings), log_file(settings))
 
 
 def _install(manager: ServiceManager, settings: Settings) -> None:

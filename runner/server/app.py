@@ -80,7 +80,8 @@ from runner.server.routes import router, routes_of
 from runner.server.services import Services
 from runner.server.ui import page
 from runner.server.upkeep import cache, fsck, gc, imports
-from runner.settings import Address, Settings
+from runner.setting_values import Address
+from runner.settings import Settings
 
 log = logging.getLogger("hearth")
 

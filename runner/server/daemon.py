@@ -50,7 +50,7 @@ from runner.server.sockets import (
     raise_file_limit,
 )
 from runner.server.tls_handshake import TlsHandshake
-from runner.settings import Settings, SettingsError, load
+from runner.settings import Settings, SettingsError, explain, load
 
 log = logging.getLogger("hearth")
 
@@ -66,10 +66,12 @@ def main() -> int:
     """Serve until a signal. Returns the exit code; see runner.server.__main__."""
     return_large_blocks()
     try:
-        settings = load()
+        settings, explained = load(), explain()
     except SettingsError as error:
         return _give_up(str(error), EXIT_FAULT)
     set_up(settings.log_level, settings.log_format)
+    if not settings.sandbox:
+        os.environ["HEARTH_SANDBOX"] = "0"  # which is what its children go by
     try:
         tls = tls_context(settings)
         _close_folders(settings)
@@ -95,6 +97,7 @@ def main() -> int:
                 f"{error.message}; {where}", EXIT_STORE_LOCKED if locked else EXIT_FAULT
             )
         services = build_services(settings, address, keys, library)
+        services.explained = explained
         with _state_file(services):
             return _serve(services, sockets, tls)
 

@@ -21,7 +21,8 @@ from runner.origins import LOOPBACK, is_local_origin, origin_pattern
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
 from runner.server.http_request import request_id_of
 from runner.server.request_body import body_limit_bytes, too_large
-from runner.settings import Address, source
+from runner.setting_values import Address
+from runner.settings import source
 
 _LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server answers for them
 # Their forms are bounded where they are read.

@@ -7,7 +7,7 @@ import reprlib
 from typing import Any
 
 from runner.errors import InvalidRequest
-from runner.settings import parse_duration
+from runner.setting_values import parse_duration
 
 _MAX_S = 1e9  # below it every timer works
 _MAX_CHARS = 100

@@ -25,7 +25,8 @@ from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
 from runner.server.sockets import is_loopback
 from runner.server.stream_sessions import StreamSessions
-from runner.settings import Address, Settings
+from runner.setting_values import Address
+from runner.settings import Explained, Settings
 
 
 class OpenSocket(Protocol):
@@ -60,6 +61,7 @@ class Services:
     described: dict[StoredModel, tuple[list[str], ModelDetails]] = field(default_factory=dict)
     websockets: set[OpenSocket] = field(default_factory=set)
     slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers
+    explained: tuple[Explained, ...] = ()  # the settings, each with where it comes from
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     pid: int = field(default_factory=os.getpid)

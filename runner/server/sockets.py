@@ -18,7 +18,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from runner.http_transport import unverified
-from runner.settings import Address, host_source
+from runner.setting_values import Address
+from runner.settings import host_source
 
 _ASK_TIMEOUT_S = 2.0
 # What the system takes of an answer beyond what the client's own buffer has room for; it takes

@@ -17,7 +17,8 @@ from runner.leaf_errors import RegistryError
 from runner.library.library import Library
 from runner.server.app import build_services, create_app, opened
 from runner.server.keys import FILE_NAME, KeyRing
-from runner.settings import Address, Settings, load
+from runner.setting_values import Address
+from runner.settings import Settings, load
 from tests.attack.test_owners import begin_batch, line, until_status, upload
 from tests.conftest import StartDaemon, running_daemon
 from tests.integration.cli_process import hearth, of_daemon

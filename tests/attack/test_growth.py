@@ -35,7 +35,7 @@ from runner.chat.tools.calls import lenient_loads
 from runner.engine.detokenize import Detokenizer
 from runner.engine.schema import check_repeats
 from runner.engine.stop import StopMatcher
-from runner.settings import parse_duration
+from runner.setting_values import parse_duration
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MAX_EXPONENT: Final = 1.2

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import install_models
@@ -57,3 +59,52 @@ def test_a_daemon_that_cannot_start_says_why(env: dict[str, str], tmp_path: Path
     assert ran.returncode == 1
     assert "the daemon exited at once" in ran.stderr
     assert str(pid_of(tmp_path)) in ran.stderr
+
+
+def test_the_file_gives_the_command_and_its_daemon_their_settings(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.touch(0o600)
+    file.write_text(
+        f'home = "."\nhost = "{env["HEARTH_HOST"]}"\nkeep_alive = "1h"\nsandbox = false\n'
+        "num_parallel = 2\n"
+    )
+    of_file = {name: env[name] for name in env.keys() - {"HEARTH_HOME", "HEARTH_HOST"}}
+    of_file |= {"HEARTH_CONFIG": file.name, "HOME": str(tmp_path), "HEARTH_NUM_PARALLEL": "3"}
+    ran = hearth(of_file, "run", "echo", "hello", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "hello\n"), ran.stderr
+    daemon = psutil.Process(pid_of(tmp_path))
+    assert daemon.environ()["HEARTH_CONFIG"] == str(file)
+    assert {child.environ().get("HEARTH_SANDBOX") for child in daemon.children()} == {"0"}
+    (model,) = json.loads(hearth(env, "ps", "--json").stdout)["models"]
+    lasts = datetime.fromisoformat(model["expires_at"]) - datetime.now(UTC)
+    assert timedelta(minutes=50) < lasts < timedelta(minutes=70)
+    flagged = hearth(of_file, "run", "--keepalive", "2h", "echo", "hello", cwd=tmp_path)
+    assert flagged.returncode == 0, flagged.stderr
+    (model,) = json.loads(hearth(env, "ps", "--json").stdout)["models"]
+    lasts = datetime.fromisoformat(model["expires_at"]) - datetime.now(UTC)
+    assert lasts > timedelta(minutes=110)
+    explained = hearth(of_file, "env", "--explain", cwd=tmp_path).stdout
+    words = {line.split()[0]: " ".join(line.split()) for line in explained.splitlines()}
+    assert words["num_parallel"].endswith(
+        f" 3 HEARTH_NUM_PARALLEL 2 ({file}, line 5), 16 (default)"
+    )
+    file.write_text("keep_alive = 1\nkeep_alive: 5m\n")
+    for verb in ("list", "serve", "env"):
+        refused = hearth(of_file, verb, cwd=tmp_path)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"Error: {file} is not TOML: Expected '=' after a key" in refused.stderr
+        assert "(at line 2, column 11)" in refused.stderr
+
+
+def test_a_daemon_that_is_made_for_a_key_listens_where_no_line_of_the_file_says(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    port = env["HEARTH_HOST"].rpartition(":")[2]
+    file = tmp_path / "config.toml"
+    file.touch(0o600)
+    file.write_text(f'host = "0.0.0.0:{port}"\nlisten = ["0.0.0.0:1"]\n')
+    made = hearth(env | {"HEARTH_HOST": ""}, "key", "add", "first")
+    assert made.returncode == 0, made.stderr
+    assert not (tmp_path / "state" / "daemon.json").exists()

@@ -8,7 +8,8 @@ from cli import connection
 from cli.addresses import is_local
 from cli.connection import connect
 from runner.client import Client, DaemonUnreachable
-from runner.settings import Settings, load, parse_address
+from runner.setting_values import parse_address
+from runner.settings import Settings, load
 from tests.unit.cli.conftest import FakeDaemon
 
 

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner.setting_values import DEFAULT_PORT, Address, parse_address, parse_duration, parse_size
 from runner.settings import (
-    DEFAULT_PORT,
-    Address,
+    HIDDEN,
     Settings,
     SettingsError,
     describe,
+    explain,
     host_source,
     load,
-    parse_address,
-    parse_duration,
-    parse_size,
-    set_variables,
     source,
     variable,
+)
+from runner.settings import (
+    given as given_in,
 )
 
 
@@ -189,9 +189,12 @@ def test_every_setting_is_described() -> None:
 def test_the_variable_that_counts_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"OLLAMA_HOST": "a", "HEARTH_KEEP_ALIVE": "1", "OLLAMA_KEEP_ALIVE": "2",
                "HEARTH_MODELS": " "}  # fmt: skip
-    assert set_variables(environ) == {
-        "HEARTH_HOST": ("OLLAMA_HOST", "a"),
-        "HEARTH_KEEP_ALIVE": ("HEARTH_KEEP_ALIVE", "1"),
+    found = {
+        name: [(way.source, way.text) for way in ways] for name, ways in given_in(environ).items()
+    }
+    assert found == {
+        "host": [("OLLAMA_HOST", "a")],
+        "keep_alive": [("HEARTH_KEEP_ALIVE", "1"), ("OLLAMA_KEEP_ALIVE", "2")],
     }
     for name in ("HEARTH_HOST", "OLLAMA_HOST", "OLLAMA_ORIGINS", "HEARTH_ORIGINS"):
         monkeypatch.delenv(name, raising=False)
@@ -199,6 +202,40 @@ def test_the_variable_that_counts_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("OLLAMA_HOST", "b")
     monkeypatch.setenv("OLLAMA_ORIGINS", "c")
     assert (host_source(), source("origins")) == (" (OLLAMA_HOST)", "OLLAMA_ORIGINS")
+
+
+def test_a_line_of_the_file_counts_after_the_variables_and_before_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config.toml"
+    file.touch(0o600)
+    file.write_text("# a comment\nkeep_alive = '10m'\nnum_parallel = 3\nmax_queue = 4\n")
+    environ = {"HEARTH_HOME": str(tmp_path), "OLLAMA_KEEP_ALIVE": "2", "HEARTH_NUM_PARALLEL": "5",
+               "OLLAMA_NUM_PARALLEL": "6"}  # fmt: skip
+    loaded = load(environ)
+    assert (loaded.keep_alive, loaded.num_parallel, loaded.max_queue) == (2, 5, 4)
+    rows = {row.name: row for row in explain(environ)}
+    assert list(rows) == [item.name for item in fields(Settings)]
+    assert rows["num_parallel"].overrides == (
+        ("OLLAMA_NUM_PARALLEL", "6"), (f"{file}, line 3", "3"), ("default", "16"),
+    )  # fmt: skip
+    queue = rows["max_queue"]
+    assert (queue.value, queue.source, queue.default) == ("4", f"{file}, line 4", "512")
+    assert (queue.variable, queue.overrides) == ("HEARTH_MAX_QUEUE", (("default", "512"),))
+    assert (rows["offline"].value, rows["offline"].source) == ("0", "default")
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path))
+    assert source("max_queue") == "config.toml: max_queue"  # clients are told no folder
+
+
+def test_a_secret_is_explained_without_its_text(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.touch(0o600)
+    file.write_text("api_key = 'canary-1'\n")
+    environ = {"HEARTH_CONFIG": str(file), "HEARTH_API_KEY": "canary-2"}
+    assert load(environ).api_key == "canary-2"
+    assert "canary" not in repr(explain(environ))
+    (key,) = (row for row in explain(environ) if row.name == "api_key")
+    assert (key.value, key.overrides[0]) == (HIDDEN, (f"{file}, line 1", HIDDEN))
 
 
 def test_private_registries_are_hosts_with_or_without_a_port() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runner.authority import is_address
 from runner.server.errors import HttpError
 from runner.server.guard import Guard, check_body
-from runner.settings import Address
+from runner.setting_values import Address
 
 Headers = list[tuple[bytes, bytes]]
 

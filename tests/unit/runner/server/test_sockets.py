@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runner.server.sockets import ListenError, PortTaken, is_loopback, listen
-from runner.settings import Address
+from runner.setting_values import Address
 
 
 def test_port_0_becomes_the_real_port() -> None:
