@@ -169,10 +169,15 @@ class PrefixCache:
 
     def keep(self, source: SlotSource, slot: int) -> FinishedSequence:
         """What is computed of the source stays, under an id that has it too."""
-        tokens, public = source.tokens[: source.computed], min(source.public, source.computed)
         kept = self._finished[slot] = FinishedSequence(
-            *(slot, tokens, source.computed, source.salt, source.min_match, public),
-            *(source.adapters, source.prompt),
+            slot,
+            source.tokens[: source.computed],
+            source.computed,
+            salt=source.salt,
+            min_match=source.min_match,
+            public=min(source.public, source.computed),
+            adapters=source.adapters,
+            prompt=source.prompt,
         )
         return kept
 

@@ -127,8 +127,13 @@ class SwapSpace:
             return
         self._measure(state.size_bytes, self._clock() - began_s)
         copy = SwappedSequence(
-            *(entry.tokens, entry.computed, state, entry.salt, 0, entry.public),
-            *(entry.adapters, entry.prompt),
+            entry.tokens,
+            entry.computed,
+            state,
+            salt=entry.salt,
+            public=entry.public,
+            adapters=entry.adapters,
+            prompt=entry.prompt,
         )
         self._keep(copy)
         self.on_copy(copy)

@@ -173,11 +173,9 @@ def _plan(
     if growing:
         pool = min(pool, max(context, START_POOL_TOKENS, shape.original_context + 1))
     batch = min(max(1, request.num_batch or BATCH_TOKENS), pool)
-    estimate = MemoryEstimate(
-        weights_bytes=shape.all_weights_bytes,
-        cache_bytes=int(per_token * pool),
-        compute_bytes=compute_bytes(shape, batch, pool, request.flash_attention),
-    )
+    step_bytes = compute_bytes(shape, batch, pool, request.flash_attention)
+    step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
+    estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
     if torch:
         estimate = _for_torch(estimate, per_token, request.num_parallel)
     layers = gpu_layers(shape, estimate, request.num_gpu, gpus)
@@ -213,13 +211,8 @@ def _plan(
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    row_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention)
-    return MemoryPlan(
-        load_plan,
-        estimate.with_gpu_layers(layers, shape.layers),
-        per_token,
-        row_bytes - compute_bytes(shape, batch, pool, request.flash_attention),
-    )
+    estimate = estimate.with_gpu_layers(layers, shape.layers)
+    return MemoryPlan(load_plan, estimate, per_token, step_token_bytes)
 
 
 def _for_torch(

@@ -179,20 +179,16 @@ class Worker:
             self._frames.send({"op": "failed", "error": error.to_wire()})
             self._loop.call_soon_threadsafe(self.failed.set_result, ExitCode.LOAD_FAILED)
             raise
+        engine, backend = runtime.engine, runtime.model.backend
+        cache, pacer = engine.scheduler.cache, engine.pacer
         if (most := self._plan.max_pool_tokens) is not None:
-            engine = runtime.engine
             told = () if engine.speculation is None else (engine.speculation.grow,)
-            engine.scheduler.cache.growth = PoolGrowth(
-                runtime.model.backend, most, self._engine.ask_for_cache, *told
-            )
-        engine = runtime.engine
-        swap, pacer = engine.scheduler.cache.swap, engine.pacer
-        backend = runtime.model.backend
+            cache.growth = PoolGrowth(backend, most, self._engine.ask_for_cache, *told)
         self._prefixes = open_prefixes(self._channels, backend, lambda: pacer.prefill_token_s)
         if self._prefixes is not None:
-            swap.on_copy = self._prefixes.saver.add
+            cache.swap.on_copy = self._prefixes.saver.add
         self.preparation = Preparation(runtime, self._plan.step_limit_s, self._thread_lost)
-        return runtime.engine, replace(runtime.info(), unconfined=self._unconfined)
+        return engine, replace(runtime.info(), unconfined=self._unconfined)
 
     def _thread_lost(self) -> None:
         """The daemon replaces this process when it can: the thread goes on for ever."""
