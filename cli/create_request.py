@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cli.errors import CliError
 from cli.terminal import status
@@ -93,23 +93,6 @@ def check(modelfile: Modelfile, shown: str) -> None:
             errors.append(f"{shown}: {diagnostic}")
     if errors:
         raise CliError("\n".join(errors))
-
-
-def create_fields(modelfile: Modelfile) -> dict[str, Any]:
-    """What /api/create needs besides the weights. Raises ParameterError."""
-    from modelfile.description import parameter_values
-
-    fields: dict[str, Any] = {
-        "template": modelfile.last("template"),
-        "system": modelfile.last("system"),
-        "license": list(modelfile.values("license")) or None,
-        "parameters": parameter_values(modelfile) or None,
-        "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
-        "renderer": modelfile.last("renderer"),
-        "parser": modelfile.last("parser"),
-        "requires": modelfile.last("requires"),
-    }
-    return {field: value for field, value in fields.items() if value is not None}
 
 
 def sources(modelfile: Modelfile, folder: Path) -> ModelSources:

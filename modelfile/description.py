@@ -91,3 +91,18 @@ def parameter_values(modelfile: Modelfile) -> dict[str, Any]:
         elif value is not None:
             values[command.name] = value
     return values
+
+
+def create_fields(modelfile: Modelfile) -> dict[str, Any]:
+    """What a request to create a model has besides the weights. Raises ParameterError."""
+    fields: dict[str, Any] = {
+        "template": modelfile.last("template"),
+        "system": modelfile.last("system"),
+        "license": list(modelfile.values("license")) or None,
+        "parameters": parameter_values(modelfile) or None,
+        "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
+        "renderer": modelfile.last("renderer"),
+        "parser": modelfile.last("parser"),
+        "requires": modelfile.last("requires"),
+    }
+    return {field: value for field, value in fields.items() if value is not None}

@@ -119,7 +119,7 @@ async def _fetch(
     known = [file.digest for file in remote.files if file.digest is not None]
     held.enter_context(fetcher.store.holding(known))
     for file in remote.files:
-        progress = BlobProgress(file.title, file.digest, file.size_bytes)
+        progress = BlobProgress(file.title, file.digest, file.size_bytes, key=file.key)
         state.steps.append(progress)
         digest = await fetcher.fetch(file, progress)
         held.enter_context(fetcher.store.holding([digest]))

@@ -101,8 +101,9 @@ def _create(
 ) -> None:
     """Bring the files and have the model built. options: files for the quantization, by field."""
     from cli.connection import connect
-    from cli.create_request import check, create_fields, read, sources
+    from cli.create_request import check, read, sources
     from cli.upload import uploader
+    from modelfile.description import create_fields
 
     for path in options.values():
         _check_option(path, "quantize" in body)

@@ -29,7 +29,7 @@ _REFETCH_ROUNDS = 8
 
 @dataclass(slots=True)
 class BlobProgress:
-    """One file on its way. resumed_bytes: what an earlier run had left."""
+    """One file on its way. resumed_bytes: what an earlier run had left. key: see RemoteFile."""
 
     title: str
     digest: Digest | None
@@ -37,6 +37,7 @@ class BlobProgress:
     completed_bytes: int = 0
     resumed_bytes: int = 0
     done: bool = False
+    key: str = ""
 
 
 @dataclass(slots=True)

@@ -36,7 +36,8 @@ class Fetcher:
         missing = 0
         for file in files:
             if not self._has(file) and file.cached is None:
-                missing += file.size_bytes - self.store.partial_bytes(_plan(file))
+                plan = _plan(file.key, file.size_bytes)
+                missing += file.size_bytes - self.store.partial_bytes(plan)
         return missing
 
     async def require_space(self, files: tuple[RemoteFile, ...], made_bytes: int = 0) -> None:
@@ -64,6 +65,20 @@ class Fetcher:
         progress.completed_bytes = file.size_bytes
         progress.done = True
 
+    async def discard(self, progress: BlobProgress) -> None:
+        """Remove what has come of a file, unless somebody is fetching it now. Raises
+        StoreReadOnly, StoreFull, StoreFault."""
+        if self._locks[progress.key].locked():
+            return
+        async with self._locks[progress.key]:
+            if progress.done and progress.digest is not None:
+                await asyncio.to_thread(self.store.discard, [progress.digest])
+            else:
+                plan = _plan(progress.key, progress.total_bytes)
+                if await asyncio.to_thread(self.store.partial_bytes, plan):
+                    partial = await asyncio.to_thread(self.store.partial, plan)
+                    await asyncio.to_thread(partial.discard)
+
     def _has(self, file: RemoteFile) -> bool:
         digest = file.digest
         if digest is None or not self.store.has_blob(digest):
@@ -83,7 +98,7 @@ class Fetcher:
         return None
 
     async def _download(self, file: RemoteFile, progress: BlobProgress) -> Digest:
-        partial = await asyncio.to_thread(self.store.partial, _plan(file))
+        partial = await asyncio.to_thread(self.store.partial, _plan(file.key, file.size_bytes))
         try:
             digest = await Download(file, partial, progress, self.options).run()
             await asyncio.to_thread(self.store.adopt, partial, digest)
@@ -103,5 +118,5 @@ class Fetcher:
         return digest
 
 
-def _plan(file: RemoteFile) -> PartialPlan:
-    return PartialPlan(file.key, file.size_bytes, chunk_size_for(file.size_bytes))
+def _plan(key: str, size_bytes: int) -> PartialPlan:
+    return PartialPlan(key, size_bytes, chunk_size_for(size_bytes))

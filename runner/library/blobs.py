@@ -31,6 +31,24 @@ async def receive_blob(
         async for _ in chunks:
             pass
         return False
+    await _write(library, wanted, size_bytes, chunks)
+    return True
+
+
+async def receive_upload(
+    library: Library, size_bytes: int | None, chunks: AsyncIterator[bytes]
+) -> tuple[str, int]:
+    """Store content; gives its digest and its size in bytes. Raises as receive_blob."""
+    digest, stored_bytes = await _write(library, None, size_bytes, chunks)
+    return str(digest), stored_bytes
+
+
+async def _write(
+    library: Library,
+    wanted: Digest | None,
+    size_bytes: int | None,
+    chunks: AsyncIterator[bytes],
+) -> tuple[Digest, int]:
     buffer = bytearray()
     with library.store.blob_writer(wanted, size_bytes) as writer:
         async for chunk in chunks:
@@ -40,8 +58,7 @@ async def receive_blob(
                 buffer.clear()
         if buffer:
             await asyncio.to_thread(writer.write, bytes(buffer))
-        await asyncio.to_thread(writer.commit)
-    return True
+        return await asyncio.to_thread(writer.commit)
 
 
 async def take_file(library: Library, name: str, report: ReportProgress) -> tuple[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from registry.errors import InvalidName, ModelMissing, Offline, RemoteMissing, RemoteUnreachable
 from registry.hosts.references import Reference, parse
 from registry.names import Name
 from registry.progress import Progress
+from registry.pull import PullState
 from registry.store import Store
 from registry.transfer.download import BlobProgress
 from runner.errors import InvalidRequest, ModelNotFound
@@ -27,28 +29,39 @@ class PulledModel:
     unchecked: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """insecure: plain HTTP beyond this machine too. destination: what the model is called here.
+    began gets what the transfer does, as soon as it has begun and while it goes on."""
+
+    insecure: bool = False
+    destination: str | None = None
+    began: Callable[[PullState], None] = lambda _: None
+
+
 async def pull_model(
     library: Library,
     text: str,
     report: ReportProgress,
     *,
     reach: Reach,
-    insecure: bool = False,
-    destination: str | None = None,
+    options: PullOptions = PullOptions(),
 ) -> PulledModel:
-    """Bring the model that text names into the store, under the name destination where that is
-    given. One that is there stays, and is all there is, when nobody can be asked whether it has
-    changed. A caller that is cancelled ends the pull unless another one waits for it.
+    """Bring the model that text names into the store. One that is there stays, and is all there is,
+    when nobody can be asked whether it has changed. A caller that is cancelled ends the pull unless
+    another one waits for it.
 
     Raises InvalidRequest, Offline, RemoteError, StoreError, ShuttingDown, and what building
     raises.
     """
     place = await asyncio.to_thread(library.short_names.expand, text)
-    reference = reference_of(place, insecure, reach.paths)
-    name = None if destination is None else parse_name(destination, "destination")
+    reference = reference_of(place, options.insecure, reach.paths)
+    wanted = options.destination
+    name = None if wanted is None else parse_name(wanted, "destination")
     transfer: Transfer | None = None
     try:
-        transfer = library.transfers.pull(reference, reach, insecure, name)
+        transfer = library.transfers.pull(reference, reach, options.insecure, name)
+        options.began(transfer.state)
         if place != text:
             await report(Progress(f"{text} is {place}"))
         name = await follow(transfer, "pulling", report)

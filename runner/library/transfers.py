@@ -27,7 +27,7 @@ from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull
 from registry.records import BlobOrigin
 from registry.store import Store
-from registry.transfer.download import DownloadOptions
+from registry.transfer.download import BlobProgress, DownloadOptions
 from registry.transfer.fetcher import Fetcher
 from registry.transfer.rate import RateLimit
 from registry.transfer.shared_task import SharedTask, SharedTasks
@@ -148,6 +148,13 @@ class Transfers:
     async def leave(self, transfer: Transfer) -> None:
         """Wait for it no longer; what nobody waits for is cancelled."""
         await self._tasks.leave(transfer)
+
+    async def discard(self, state: PullState) -> None:
+        """Remove what a pull that has ended has brought and no model uses, unless another pull is
+        fetching it. Raises StoreError."""
+        for step in state.steps:
+            if isinstance(step, BlobProgress):
+                await self._fetcher.discard(step)
 
     async def login(self, host: str, credential: Credential, reach: Reach, insecure: bool) -> None:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""

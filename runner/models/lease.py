@@ -17,12 +17,14 @@ from runner.models.capabilities import (
     template_of,
 )
 from runner.models.load_notes import load_notes
-from runner.models.load_request import LoadRequest
+from runner.models.load_request import LoadRequest, load_request
 from runner.models.memory_plan import context_length
-from runner.models.model_files import ModelFiles
-from runner.models.model_shape import ModelShape
+from runner.models.model_files import ModelFiles, model_files
+from runner.models.model_shape import ModelShape, model_shape
+from runner.models.options import check_options
 from runner.models.resident import Resident
 from runner.models.supervisor import WorkerHandle
+from runner.settings import Settings
 from runner.types import LoadPlan
 
 
@@ -89,6 +91,21 @@ class AskedModel:
     shape: ModelShape
     default: LoadRequest
     request: LoadRequest
+
+    @classmethod
+    def of(cls, bundle: Bundle, options: Mapping[str, Any], settings: Settings) -> AskedModel:
+        """The model with the checked options of the one who asks. Raises ParameterError,
+        ModelInvalid."""
+        parameters = check_options(bundle.parameters)
+        default = load_request(parameters, {}, settings)
+        return cls(
+            bundle=bundle,
+            parameters=parameters,
+            files=model_files(bundle, default.backend),
+            shape=model_shape(bundle, default.backend),
+            default=default,
+            request=load_request(parameters, options, settings),
+        )
 
     @property
     def digest(self) -> str:

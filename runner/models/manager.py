@@ -28,15 +28,12 @@ from runner.errors import (
 from runner.models.bundle_source import BundleSource
 from runner.models.crashes import Crashes
 from runner.models.lease import AskedModel, Lease
-from runner.models.load_request import load_request
+from runner.models.load_forecast import LoadForecast, forecast
 from runner.models.load_turns import LoadTurns
 from runner.models.memory_estimate import gib
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
-from runner.models.model_files import model_files
-from runner.models.model_shape import model_shape
 from runner.models.observer import Observer
-from runner.models.options import check_options
 from runner.models.pool_growth import grow_pool
 from runner.models.resident import Load, Resident
 from runner.models.supervisor import WorkerHandle
@@ -149,6 +146,17 @@ class Manager:
             resident.leave(self._now())
             self._changed.set()
 
+    async def forecast(self, name: str, options: Mapping[str, Any]) -> LoadForecast:
+        """What loading a model would take now, or takes if it is loaded. options are checked.
+        Raises ModelNotFound, and what reading it raises."""
+        stored = self._library.find(name)
+        await self._memory.probe()
+        now, resident = self._memory.budget(self.present), self._usable(stored, options)
+        if resident is not None:
+            return LoadForecast(now.free_bytes, "loaded", resident.load.plan)
+        emptied = self._memory.budget_without(self.present)
+        return forecast(await self._ask(stored, options), now, emptied)
+
     async def unload(self, name: str) -> bool:
         """The model leaves now if nobody uses it, else as soon as nobody does, and its worker with
         it unless that serves others. False: it is not loaded. Raises ModelNotFound."""
@@ -245,16 +253,7 @@ class Manager:
 
     async def _ask(self, stored: StoredModel, options: Mapping[str, Any]) -> AskedModel:
         bundle = await asyncio.to_thread(self._library.read, stored)
-        parameters = check_options(bundle.parameters)
-        default = load_request(parameters, {}, self.settings)
-        return AskedModel(
-            bundle=bundle,
-            parameters=parameters,
-            files=model_files(bundle, default.backend),
-            shape=model_shape(bundle, default.backend),
-            default=default,
-            request=load_request(parameters, options, self.settings),
-        )
+        return AskedModel.of(bundle, options, self.settings)
 
     def _share(self, asked: AskedModel) -> Resident | None:
         """The model, served by a worker that is there; None: no worker can."""
