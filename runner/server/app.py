@@ -14,6 +14,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.errors import StorageFailed
+from runner.library.background_pulls import BackgroundPulls
 from runner.library.library import Library
 from runner.library.prefix_service import PrefixService
 from runner.library.saved_prefixes import SavedPrefixes
@@ -26,6 +27,8 @@ from runner.server import health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.anthropic import messages
 from runner.server.caller import current_caller
+from runner.server.console import check, plan, pulls, watch
+from runner.server.console import settings as settings_route
 from runner.server.freed_memory import return_small_blocks
 from runner.server.guard import Guard
 from runner.server.keys import KeyRing
@@ -94,6 +97,7 @@ _SERVED = (
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, cache, imports, mcp_routes),
+    *routes_of(check, plan, pulls, settings_route, watch),
 )
 ROUTES = (*_SERVED, *openapi_routes(_SERVED))
 
@@ -133,6 +137,7 @@ def build_services(
         rates=RateLimiter(settings.rate_limit),
         metrics=metrics,
         library=library,
+        pulls=BackgroundPulls(library),
         models=models,
         prefixes=prefixes,
         background=BackgroundResponses(
@@ -187,6 +192,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
         finally:
             trimming.cancel()
             services.streams.close()
+            await services.pulls.close()
             await services.vectors.close()
             await services.batches.close()
             await services.background.close()

@@ -37,7 +37,8 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
     """Take a key away; the last one stays while other machines can reach the daemon. What the key
-    has in the making ends: batches, responses in the background, streams that can be resumed."""
+    has in the making ends: batches, responses and pulls in the background, streams that can be
+    resumed."""
     services, name = http.services, http.parameter("name")
     owners = [key.id for key in services.keys.keys if key.name == name]
     keep_one = services.is_public and not services.settings.insecure_public
@@ -45,6 +46,7 @@ async def remove_key(http: HttpRequest) -> RemovedKey:
     for owner in owners:
         await services.batches.cancel_of(owner)
         await services.background.cancel_of(owner)
+        await services.pulls.close(owner)
         services.streams.close(owner)
     return {"name": name, "removed": True}
 

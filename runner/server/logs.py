@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,8 @@ from typing import TextIO
 _FIELD_LIMIT = 4096
 REPEAT_S = 60.0
 MAX_REPEATED = 256  # different messages that are remembered
+KEPT_ENTRIES = 1000
+KEPT_WARNINGS = 200
 
 
 class LineFormatter(logging.Formatter):
@@ -67,6 +69,51 @@ class OncePerInterval(logging.StreamHandler[TextIO]):
                 super().emit(logging.LogRecord(name, level, "", 0, text, (), None))
 
 
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A record as it is kept. number: counts up, from 1."""
+
+    number: int
+    created_at: float
+    level: int
+    logger: str
+    message: str
+
+
+class RecentLog(logging.Handler):
+    """Keeps the newest records, and the newest warnings and errors however much came after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self._all: deque[LogEntry] = deque(maxlen=KEPT_ENTRIES)
+        self._warnings: deque[LogEntry] = deque(maxlen=KEPT_WARNINGS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        self._count += 1
+        message = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            message += f" ({type(record.exc_info[1]).__name__}; the log has its traceback)"
+        entry = LogEntry(
+            self._count, record.created, record.levelno, record.name, message[:_FIELD_LIMIT]
+        )
+        self._all.append(entry)
+        if record.levelno >= logging.WARNING:
+            self._warnings.append(entry)
+
+    def entries(self, level: int, after: int, limit: int) -> list[LogEntry]:
+        """The newest from this level and after this number, oldest first, limit at most."""
+        kept = self._warnings if level >= logging.WARNING else self._all
+        with self.lock or contextlib.nullcontext():
+            found = [entry for entry in kept if entry.level >= level and entry.number > after]
+        return found[-limit:]
+
+
+recent = RecentLog()
+"""Of this process."""
+
+
 @dataclass(slots=True)
 class _Repeated:
     until_s: float
@@ -105,7 +152,7 @@ def set_up(level: str, form: str = "text") -> None:
     """Log to stderr from level on ("debug", "info", ...). form: text or json."""
     handler = OncePerInterval(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[handler, recent], force=True)
     # httpcore's debug lines hold the headers of registries' answers, with tokens in their URLs.
     for name in ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

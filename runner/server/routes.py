@@ -46,23 +46,34 @@ class RouteSpec:
     async def answer(self, http: HttpRequest) -> None:
         """Read the body, and send what the handler returns unless it has answered."""
         if self.takes is None or isinstance(self.takes, str):
-            answer = await self.handler(http)
+            answer = await self._handle(http)
         else:
             query = http.scope["query_string"]
             complete = partial(complete_model, http.services, self.path, query)
             body = await http.read(self.takes, complete)
             record = current_record()
             if record is not None:
-                record.model = getattr(body, "model_name", None) or getattr(body, "model", None)
+                record.model = _model_of(body)
             await take_turn()
             if self.streams and getattr(body, "stream", None) and CONVERSATION in http.headers:
-                await _answer_resumably(http, lambda own: self.handler(own, body))
+                await _answer_resumably(http, lambda own: self._handle(own, body))
                 return
-            answer = await self.handler(http, body)
+            answer = await self._handle(http, body)
             if record is not None and isinstance(answer, dict):
                 record.answer = answer
         if answer is not None:
             await http.reply(answer)
+
+    async def _handle(self, http: HttpRequest, *body: WireModel) -> Any:
+        """What the handler returns; meanwhile the request is in flight."""
+        address = (http.scope.get("client") or ("",))[0]
+        model = _model_of(body[0]) if body else None
+        with http.services.requests.running(self.method, http.scope["path"], address, model):
+            return await self.handler(http, *body)
+
+
+def _model_of(body: WireModel) -> str | None:
+    return getattr(body, "model_name", None) or getattr(body, "model", None)
 
 
 def route(

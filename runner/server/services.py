@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runner.library.background_pulls import BackgroundPulls
 from runner.library.descriptions import ModelDetails
 from runner.library.library import Library
 from runner.library.models import StoredModel
@@ -23,6 +24,7 @@ from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
+from runner.server.requests_in_flight import RequestsInFlight
 from runner.server.sockets import is_loopback
 from runner.server.stream_sessions import StreamSessions
 from runner.setting_values import Address
@@ -49,6 +51,7 @@ class Services:
     rates: RateLimiter
     metrics: Metrics
     library: Library
+    pulls: BackgroundPulls
     models: Manager
     prefixes: SavedPrefixes
     background: BackgroundResponses
@@ -59,6 +62,7 @@ class Services:
     bodies: BodyBudget = field(default_factory=BodyBudget)
     streams: StreamSessions = field(default_factory=StreamSessions)
     described: dict[StoredModel, tuple[list[str], ModelDetails]] = field(default_factory=dict)
+    requests: RequestsInFlight = field(default_factory=RequestsInFlight)
     websockets: set[OpenSocket] = field(default_factory=set)
     slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers
     explained: tuple[Explained, ...] = ()  # the settings, each with where it comes from

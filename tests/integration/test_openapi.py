@@ -54,7 +54,9 @@ def test_answers_have_the_described_shape(
     TypeAdapter(gives).validate_json(answer.content)
 
 
-@pytest.mark.parametrize("path", sorted({path.path for path in ROUTES if path.takes}))
+@pytest.mark.parametrize(
+    "path", sorted({path.path for path in ROUTES if path.takes} - {"/api/blobs/upload"})
+)  # that one takes any bytes
 def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> None:
     method = next(each.method for each in ROUTES if each.path == path and each.takes)
     answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[0]")

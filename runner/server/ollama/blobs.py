@@ -1,16 +1,28 @@
 """Files for /api/create: HEAD and POST /api/blobs/{digest} from anywhere, straight to the store's
-disk, and POST /api/blobs from a command of the store's own user, which has put the file there."""
+disk, POST /api/blobs/upload where the digest is not known, and POST /api/blobs from a command of
+the store's own user, which has put the file there."""
 
 from __future__ import annotations
 
-from runner.library.blobs import has_blob, receive_blob, take_file
+from runner.library.blobs import has_blob, receive_blob, receive_upload, take_file
 from runner.server.answers import StatusResponse
+from runner.server.console.answers import UploadedBlob
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import IncomingRequest
 from runner.server.routes import route
 from runner.server.sse import NDJSON
+
+
+@route("POST", "/api/blobs/upload", takes="application/octet-stream")
+async def upload_blob(http: HttpRequest) -> UploadedBlob:
+    """Store the body, and tell its digest: browsers cannot compute that of a large file. A
+    connection that breaks leaves nothing."""
+    digest, size_bytes = await receive_upload(
+        http.services.library, http.body_size_bytes, http.chunks()
+    )
+    return {"digest": digest, "size": size_bytes}
 
 
 @route("HEAD", "/api/blobs/{digest}")

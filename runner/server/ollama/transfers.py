@@ -6,7 +6,7 @@ A client that leaves ends the transfer unless another one waits for it.
 from __future__ import annotations
 
 from runner.errors import InvalidRequest
-from runner.library.pull import pull_model, push_model
+from runner.library.pull import PullOptions, pull_model, push_model
 from runner.library.transfers import Reach
 from runner.server.access import opens_paths
 from runner.server.answers import StatusResponse
@@ -33,8 +33,7 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
             body.model_name,
             answer.report,
             reach=Reach(private=current_caller().trusted, paths=opens_paths(http)),
-            insecure=bool(body.insecure),
-            destination=body.destination,
+            options=PullOptions(bool(body.insecure), body.destination),
         )
         unchecked = {} if pulled.unchecked is None else {"unchecked": pulled.unchecked}
         last = {"status": "success", **unchecked}

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from runner.server.logs import (
+    KEPT_ENTRIES,
     MAX_REPEATED,
     REPEAT_S,
     JsonFormatter,
     LineFormatter,
     OncePerInterval,
+    RecentLog,
     destination,
 )
 
@@ -87,3 +89,24 @@ def test_the_repeated_messages_that_are_remembered_are_bounded() -> None:
     for number in range(10 * MAX_REPEATED):
         log.error("fault %d", number)
     assert len(handler._written) == MAX_REPEATED
+
+
+def test_recent_warnings_outlive_what_came_after_them() -> None:
+    kept = RecentLog()
+    kept.emit(logging.LogRecord("hearth", logging.ERROR, "", 0, "it %s", ("broke",), None))
+    for _ in range(KEPT_ENTRIES):
+        kept.emit(logging.LogRecord("hearth", logging.INFO, "", 0, "fine", (), None))
+    assert [each.message for each in kept.entries(logging.WARNING, 0, 10)] == ["it broke"]
+    everything = kept.entries(logging.DEBUG, 0, 2 * KEPT_ENTRIES)
+    assert [each.number for each in everything] == list(range(2, KEPT_ENTRIES + 2))
+    assert [each.number for each in kept.entries(0, KEPT_ENTRIES - 1, 1)] == [KEPT_ENTRIES + 1]
+
+
+def test_a_traceback_stays_in_the_log() -> None:
+    kept = RecentLog()
+    try:
+        raise ValueError("secret-canary")
+    except ValueError:
+        kept.emit(logging.LogRecord("hearth", logging.ERROR, "", 0, "failed", (), sys.exc_info()))
+    [entry] = kept.entries(logging.ERROR, 0, 10)
+    assert entry.message == "failed (ValueError; the log has its traceback)"
