@@ -445,8 +445,14 @@ remove_service() {
     unit=${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user/hearth.service
     agent=$HOME/Library/LaunchAgents/local.hearth.daemon.plist
     if grep -qsF "$prefix/" "$unit"; then
-        systemctl --user disable --now hearth.service >/dev/null 2>&1 || :
+        systemctl --user disable --now hearth.socket hearth.service >/dev/null 2>&1 || :
         remove "$unit"
+        remove "${unit%.service}.socket"
+    fi
+    shown=${XDG_DATA_HOME:-$HOME/.local/share}
+    if grep -qsF "$prefix/" "$shown/applications/hearth.desktop"; then
+        remove "$shown/applications/hearth.desktop"
+        remove "$shown/icons/hicolor/scalable/apps/hearth.svg"
     fi
     if grep -qsF "$prefix/" "$agent"; then
         launchctl bootout "gui/$(id -u)/local.hearth.daemon" >/dev/null 2>&1 || :

@@ -130,7 +130,14 @@ def log_file(settings: Settings) -> Path:
 
 
 def running(client: Client) -> JsonObject | None:
-    """What the daemon says of itself; None when nobody listens at the client's address."""
+    """What the daemon says of itself; None when nobody listens at the client's address, or only
+    the service manager, which would start one if it were asked."""
+    from cli.service.choice import waits_at
+
+    return None if waits_at(client.base_url) else _about(client)
+
+
+def _about(client: Client) -> JsonObject | None:
     from runner.client import DaemonUnreachable
 
     try:
@@ -172,7 +179,7 @@ def answers(client: Client) -> bool:
     from runner.client import ClientError, ConnectionLost
 
     try:
-        return running(client) is not None
+        return _about(client) is not None
     except ConnectionLost:
         return False
     except ClientError as error:

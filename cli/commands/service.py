@@ -1,4 +1,4 @@
-"""hearth service: Start the daemon at login, with systemd or launchd."""
+"""hearth service: Have the system start the daemon, and put it on the desktop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def command(
     ] = "status",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Start the daemon at login and restart it when it crashes, with systemd or launchd.
+    """Start the daemon with the first request after login, by systemd, or at login, by launchd;
+    restart it when it crashes; and on Linux put hearth's page among the applications.
 
     The service gets the settings of the current shell, except the API key; run install again after
-    changing one. print shows the service file without installing it.
+    changing one. print shows the service files without installing them.
     """
     from cli.render import print_json
     from cli.service.choice import find_manager
@@ -40,13 +41,15 @@ def command(
         _uninstall(manager)
     found = manager.state()
     facts = {"manager": manager.name, "file": str(manager.path), "installed": found.installed,
-             "running": found.pid is not None, "pid": found.pid}  # fmt: skip
+             "running": found.pid is not None, "waiting": found.waiting,
+             "pid": found.pid}  # fmt: skip
     if as_json:
         print_json(facts)
     elif not found.installed:
         print(f"no service is installed ({manager.name})")
     else:
-        print(f"{manager.path}: {'running' if found.pid else 'not running'}")
+        idle = "starts with the first request" if found.waiting else "not running"
+        print(f"{manager.path}: {'running' if found.pid else idle}")
 
 
 def _service(settings: Settings) -> Service:
@@ -58,12 +61,14 @@ def _service(settings: Settings) -> Service:
     for name in map(variable, SECRETS):
         if found.pop(name, None):
             status(f"{name} is a secret and is not written into the service file")
-    return Service(COMMAND, found | absolute_paths(settings), log_file(settings))
+    addresses = (settings.address, *settings.listen)
+    return Service(COMMAND, found | absolute_paths(settings), log_file(settings), addresses)
 
 
 def _install(manager: ServiceManager, settings: Settings) -> None:
     from cli.connection import new_client
     from cli.daemon import end_daemon, process_of, running
+    from cli.service import desktop
 
     service, client = _service(settings), new_client(settings)
     manager.check(service)
@@ -73,6 +78,8 @@ def _install(manager: ServiceManager, settings: Settings) -> None:
     if about is not None:
         process_of(client, about)  # raises for one that cannot be ended
     manager.install(service)
+    if desktop.has_entries():
+        desktop.install_entry(service.environment)
     if about is not None:
         end_daemon(client, about)  # it holds the port and the store
     manager.start()
@@ -81,6 +88,9 @@ def _install(manager: ServiceManager, settings: Settings) -> None:
 
 
 def _uninstall(manager: ServiceManager) -> None:
+    from cli.service import desktop
+
     if not manager.path.exists():
         raise CliError(f"no service is installed: {manager.path} does not exist")
+    desktop.remove_entry()
     manager.uninstall()

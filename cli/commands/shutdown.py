@@ -24,7 +24,8 @@ def command() -> None:
     manager = manager_of(about["pid"])
     end_daemon(client, about)
     if manager is not None:
+        when = "with the next request" if manager.state().waiting else "at the next login"
         status(
-            f"it is a service, which {manager.name} starts again at the next login; to end that "
-            "too: hearth service uninstall"
+            f"it is a service, which {manager.name} starts again {when}; to end that too: "
+            "hearth service uninstall"
         )

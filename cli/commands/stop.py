@@ -1,4 +1,4 @@
-"""hearth stop: Unload a model from memory."""
+"""hearth stop: Unload a model from memory, or end the daemon."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ def command(
         ),
     ] = "",
     every: Annotated[bool, typer.Option("--all", help="Unload every model")] = False,
+    daemon: Annotated[
+        bool, typer.Option("--daemon", help="End the daemon, as hearth shutdown does")
+    ] = False,
 ) -> None:
     """Unload a model from memory. It stays installed."""
+    from cli.commands.shutdown import command as shutdown
     from cli.connection import connect, new_client
     from cli.daemon import running
     from runner.settings import load
 
-    if bool(model) == every:
-        raise CliError("give either the name of a loaded model or --all", USAGE)
+    if bool(model) + every + daemon != 1:
+        raise CliError("give either the name of a loaded model, --all or --daemon", USAGE)
+    if daemon:
+        shutdown()
+        return
     if model:
         connect().unload(model)
         return

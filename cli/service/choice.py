@@ -6,6 +6,7 @@ import sys
 
 from cli.errors import CliError
 from cli.service.manager import ServiceManager
+from runner.setting_values import parse_address
 
 
 def find_manager() -> ServiceManager:
@@ -31,3 +32,12 @@ def manager_of(pid: int) -> ServiceManager | None:
         return manager if manager.state().pid == pid else None
     except CliError:
         return None
+
+
+def waits_at(url: str) -> bool:
+    """Whether the service manager listens at url for a daemon that does not run yet."""
+    try:
+        manager = find_manager()
+        return manager.listens_at(parse_address(url)) and manager.state().waiting
+    except CliError:
+        return False

@@ -11,25 +11,30 @@ from typing import Protocol
 
 from cli.errors import CliError
 from cli.private_files import private_files
+from runner.setting_values import Address
 
 _TIMEOUT_S = 120.0  # stopping lets the daemon finish its streams
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to run. log: for managers without a journal of their own."""
+    """What to run. log: for managers without a journal of their own. addresses: where it listens,
+    for those that can listen for it."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
+    addresses: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What the manager knows of the service. pid: of its process, when it runs."""
+    """What the manager knows of the service. pid: of its process, when it runs. waiting: the
+    manager listens, and starts the process with the first request."""
 
     installed: bool
     pid: int | None
+    waiting: bool = False
 
 
 class ServiceManager(Protocol):
@@ -40,7 +45,7 @@ class ServiceManager(Protocol):
     journal: tuple[str, ...]  # the command that shows the log; none: it is in Service.log
 
     def describe(self, service: Service) -> str:
-        """The text of the file."""
+        """The text of the file, or of both."""
 
     def check(self, service: Service) -> None:
         """Raises CliError if service cannot be installed here. Changes nothing."""
@@ -56,6 +61,10 @@ class ServiceManager(Protocol):
 
     def state(self) -> ServiceState:
         """Ask the manager."""
+
+    def listens_at(self, address: Address) -> bool:
+        """Whether the installed service has the manager listen there for it. Asks no process."""
+        return False
 
 
 def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,10 @@
-"""A unit of the user's systemd (man systemd.service, systemd.syntax)."""
+"""Units of the user's systemd: a service, and a socket that starts it with the first request (man
+systemd.service, systemd.socket, systemd.syntax)."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 from cli.errors import CliError
@@ -14,14 +16,17 @@ from cli.service.manager import (
     run_checked,
     write_private,
 )
+from runner.setting_values import Address
 
 UNIT = "hearth.service"
+SOCKET = "hearth.socket"
 _CONTROL = ("systemctl", "--user")
 
 # A daemon that cannot start (port or store taken) is left alone after the fifth time.
-_TEXT = """\
+_SERVICE_TEXT = """\
 [Unit]
 Description=hearth, the local model runner
+Requires={socket}
 StartLimitIntervalSec=60
 StartLimitBurst=5
 
@@ -31,7 +36,18 @@ Restart=on-failure
 RestartSec=2
 
 [Install]
-WantedBy=default.target
+Also={socket}
+"""
+_SOCKET_TEXT = """\
+[Unit]
+Description=hearth, the local model runner: starts with the first request
+
+[Socket]
+{listen}Backlog=2048
+NoDelay=yes
+
+[Install]
+WantedBy=sockets.target
 """
 
 
@@ -44,14 +60,10 @@ class Systemd(ServiceManager):
     def __init__(self) -> None:
         config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
         self.path = Path(config) / "systemd" / "user" / UNIT
+        self._socket = self.path.with_name(SOCKET)
 
     def describe(self, service: Service) -> str:
-        lines = [
-            f"Environment={_quoted(f'{name}={value}')}\n"
-            for name, value in sorted(service.environment.items())
-        ]
-        command = " ".join(_quoted(word).replace("$", "$$") for word in service.command)
-        return _TEXT.format(environment="".join(lines), command=command)
+        return f"# {UNIT}\n{_service_text(service)}\n# {SOCKET}\n{_socket_text(service)}"
 
     def check(self, service: Service) -> None:
         self.describe(service)
@@ -63,30 +75,72 @@ class Systemd(ServiceManager):
             )
 
     def install(self, service: Service) -> None:
-        write_private(self.path, self.describe(service))
+        write_private(self.path, _service_text(service))
+        write_private(self._socket, _socket_text(service))
         run_checked((*_CONTROL, "daemon-reload"))
-        run_checked((*_CONTROL, "enable", UNIT))
+        run((*_CONTROL, "disable", UNIT))  # what an older hearth enabled starts without a socket
+        run_checked((*_CONTROL, "enable", SOCKET))
 
     def start(self) -> None:
-        run_checked((*_CONTROL, "restart", UNIT))
+        run((*_CONTROL, "stop", UNIT, SOCKET))  # a process has the port of a socket that moved
+        run_checked((*_CONTROL, "start", SOCKET))
 
     def uninstall(self) -> None:
         try:
-            run_checked((*_CONTROL, "disable", "--now", UNIT))
+            run_checked((*_CONTROL, "disable", "--now", SOCKET, UNIT))
         finally:
+            self._socket.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
         run_checked((*_CONTROL, "daemon-reload"))
 
     def state(self) -> ServiceState:
-        installed = self.path.exists()
-        return ServiceState(installed, self._pid() if installed else None)
-
-    def _pid(self) -> int | None:
+        if not self.path.exists():
+            return ServiceState(installed=False, pid=None)
         try:
-            said = run((*_CONTROL, "show", "--property=MainPID", "--value", UNIT)).stdout.strip()
+            pid, state = _property("MainPID", UNIT), _property("SubState", SOCKET)
         except CliError:
-            return None
-        return int(said) or None if said.isdecimal() else None
+            return ServiceState(installed=True, pid=None)
+        number = int(pid) if pid.isdecimal() else 0
+        return ServiceState(True, number or None, waiting=state == "listening")
+
+    def listens_at(self, address: Address) -> bool:
+        try:
+            return _listen_stream(address) in self._socket.read_text().splitlines()
+        except (OSError, CliError):
+            return False
+
+
+def _property(name: str, unit: str) -> str:
+    return run((*_CONTROL, "show", f"--property={name}", "--value", unit)).stdout.strip()
+
+
+def _service_text(service: Service) -> str:
+    lines = [
+        f"Environment={_quoted(f'{name}={value}')}\n"
+        for name, value in sorted(service.environment.items())
+    ]
+    command = " ".join(_quoted(word).replace("$", "$$") for word in service.command)
+    return _SERVICE_TEXT.format(socket=SOCKET, environment="".join(lines), command=command)
+
+
+def _socket_text(service: Service) -> str:
+    listen = [f"{_listen_stream(address)}\n" for address in service.addresses]
+    return _SOCKET_TEXT.format(listen="".join(listen))
+
+
+def _listen_stream(address: Address) -> str:
+    """The line for an address, which is a number for systemd. Raises CliError."""
+    if not address.port:
+        raise CliError(
+            "a service listens at a port that clients know: set HEARTH_HOST to one, such as "
+            f"{address.host}:4327"
+        )
+    if ":" in address.host:
+        return f"ListenStream=[{address.host}]:{address.port}"
+    try:
+        return f"ListenStream={socket.gethostbyname(address.host)}:{address.port}"
+    except OSError as error:
+        raise CliError(f"HEARTH_HOST={address.host} has no address here: {error}") from None
 
 
 def _quoted(word: str) -> str:

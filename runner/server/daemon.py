@@ -17,6 +17,7 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from runner.leaf_errors import RegistryError, StoreLocked
 from runner.library.files import write_private
 from runner.library.library import Library
 from runner.server.access import has_owner_token
+from runner.server.activation import passed_sockets
 from runner.server.app import build_services, create_app
 from runner.server.certificate import tls_context
 from runner.server.connection_table import (
@@ -50,6 +52,7 @@ from runner.server.sockets import (
     raise_file_limit,
 )
 from runner.server.tls_handshake import TlsHandshake
+from runner.setting_values import Address
 from runner.settings import Settings, SettingsError, explain, load
 
 log = logging.getLogger("hearth")
@@ -77,8 +80,7 @@ def main() -> int:
         _close_folders(settings)
         keys = KeyRing(settings.data_dir / FILE_NAME)
         is_guarded = settings.insecure_public or bool(keys)
-        sock, address = listen(settings.address, is_guarded)
-        sockets = [sock, *_listen_elsewhere(settings, sock, is_guarded)]
+        sockets, address = _listen(settings, is_guarded)
     except HearthError as error:
         return _give_up(error.message, EXIT_FAULT)
     except ListenError as error:
@@ -102,19 +104,26 @@ def main() -> int:
             return _serve(services, sockets, tls)
 
 
-def _listen_elsewhere(
-    settings: Settings, first: socket.socket, is_guarded: bool
-) -> list[socket.socket]:
-    """The sockets of the further addresses. Raises ListenError; then first is closed too."""
-    found = [first]
+def _listen(settings: Settings, is_guarded: bool) -> tuple[list[socket.socket], Address]:
+    """The sockets of all addresses, or those that systemd has passed on, and what clients know the
+    daemon by. Raises ListenError; then all are closed."""
+    passed = passed_sockets(is_guarded)
+    if passed:
+        wanted, found = settings.address, passed[0][1]
+        is_named = wanted.port == found.port and wanted.host in (found.host, "localhost")
+        address = wanted if is_named else replace(found, scheme=wanted.scheme)
+        return [sock for sock, _ in passed], address
+    sockets: list[socket.socket] = []
     try:
-        for address in settings.listen:
-            found.append(listen(address, is_guarded)[0])
+        first, address = listen(settings.address, is_guarded)
+        sockets.append(first)
+        for other in settings.listen:
+            sockets.append(listen(other, is_guarded)[0])
     except ListenError:
-        for each in found:
+        for each in sockets:
             each.close()
         raise
-    return found[1:]
+    return sockets, address
 
 
 def _close_folders(settings: Settings) -> None:
@@ -199,8 +208,11 @@ class DaemonServer(uvicorn.Server):
         await super().startup(sockets)
         for sock in sockets or ():
             sock.listen(QUEUE)
-        for address in self._services.settings.listen:
-            log.info("it answers at %s too", address.url)
+        for sock in (sockets or ())[1:]:
+            host, port = sock.getsockname()[:2]
+            log.info(
+                "it answers at %s too", replace(self._services.address, host=host, port=port).url
+            )
         self.exit_code = 0
         gc.collect()
         gc.freeze()  # a full collection took 35 ms, each time, for what lasts as long as the daemon

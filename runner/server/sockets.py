@@ -60,13 +60,7 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     """A listening socket and the address it really has (port 0 becomes a number). guarded:
     something keeps strangers out, so that it may be reachable from other machines. Raises
     ListenError."""
-    if not guarded and not is_loopback(address.host):
-        raise ListenError(
-            f"{address.host}{host_source()} can be reached from other machines, and whoever "
-            "reaches it could use and change everything. Make a key first: hearth key add NAME. Or "
-            "set HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects "
-            "the port"
-        )
+    check_guarded(address.host, guarded, host_source())
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only for sockets that say they are TCP, and answers of
     # several writes took 44 ms instead of 0.2 on a connection that is kept.
@@ -74,15 +68,32 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     try:
         if os.name == "posix" and sys.platform != "cygwin":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind((address.host, address.port))
         sock.listen(QUEUE)
     except OSError as error:
         sock.close()
         raise _refusal(address, error) from None
-    sock.setblocking(False)
+    prepare(sock)
     return sock, replace(address, port=sock.getsockname()[1])
+
+
+def prepare(sock: socket.socket) -> None:
+    """What the daemon wants of a socket that it accepts from."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    sock.setblocking(False)
+
+
+def check_guarded(host: str, guarded: bool, origin: str) -> None:
+    """Raises ListenError for a host that others could reach although nothing keeps strangers out.
+    origin: who has given it, for the message."""
+    if not guarded and not is_loopback(host):
+        raise ListenError(
+            f"{host}{origin} can be reached from other machines, and whoever "
+            "reaches it could use and change everything. Make a key first: hearth key add NAME. Or "
+            "set HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects "
+            "the port"
+        )
 
 
 @lru_cache(256)

@@ -159,7 +159,10 @@ def test_stop_unloads_one_model_or_all(start_daemon: StartDaemon) -> None:
         assert hearth(env, "run", name, "", "--keepalive", "10m").returncode == 0
     for wrong in ((), ("a", "--all")):
         refused = hearth(env, "stop", *wrong)
-        assert (refused.returncode, "the name of a loaded model or --all" in refused.stderr) == (
+        assert (
+            refused.returncode,
+            "the name of a loaded model, --all or --daemon" in refused.stderr,
+        ) == (
             2,
             True,
         )

@@ -232,21 +232,27 @@ def test_uninstall_stops_the_daemon_of_this_installation_only(machine: Machine) 
 def test_uninstall_removes_the_service_of_this_installation_only(machine: Machine) -> None:
     unit = machine.home / ".config/systemd/user/hearth.service"
     unit.parent.mkdir(parents=True)
+    entry = machine.home / ".local/share/applications/hearth.desktop"
+    entry.parent.mkdir(parents=True)
+    others = (unit.with_name("hearth.socket"), entry)
     told = machine.home / "told"
     machine.add("systemctl", f'echo "$@" >> {told}')
     prefix = _installed(machine)
     unit.write_text('ExecStart="/other/bin/python" "-m" "runner.server"')
+    for other in others:
+        other.write_text("Exec=/other/bin/python -m cli.main open")
     marked = (prefix / "hearth-install.txt").read_bytes()
     machine.install_sh("--uninstall")
-    assert unit.exists()
+    assert all(path.exists() for path in (unit, *others))
     prefix.mkdir()
     (prefix / "hearth-install.txt").write_bytes(marked)
     unit.write_text(f'ExecStart="{prefix}/bin/python" "-m" "runner.server"')
+    entry.write_text(f'Exec=env "{prefix}/bin/python" -m cli.main open')
     done = machine.install_sh("--uninstall")
     assert done.returncode == 0, done.stderr
     assert f"removed {unit}\n" in done.stdout
-    assert not unit.exists()
-    assert told.read_text() == "--user disable --now hearth.service\n"
+    assert not any(path.exists() for path in (unit, *others))
+    assert told.read_text() == "--user disable --now hearth.socket hearth.service\n"
 
 
 def test_uninstall_twice_says_that_nothing_is_there(machine: Machine) -> None:

@@ -11,6 +11,7 @@ from cli.errors import CliError
 from cli.main import execute
 from cli.service import choice
 from cli.service.manager import Service, ServiceState
+from runner.setting_values import Address
 from tests.conftest import StartDaemon
 
 
@@ -45,6 +46,9 @@ class Fake:
     def state(self) -> ServiceState:
         return ServiceState(self.path.exists(), self.pid if self.path.exists() else None)
 
+    def listens_at(self, address: Address) -> bool:
+        return False
+
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
@@ -52,6 +56,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(choice, "find_manager", lambda: made)
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:9")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return made
 
 
@@ -69,11 +74,16 @@ def test_the_service_has_the_settings_of_this_shell_but_no_keys(
     assert fake.services == []
 
 
-def test_install_status_and_uninstall(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_install_status_and_uninstall(
+    fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert execute(["service"]) == 0
     assert execute(["service", "install"]) == 0
     assert execute(["service", "status", "--json"]) == 0
+    shown = [path.name for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert sorted(shown) == ["hearth.desktop", "hearth.svg"]
     assert execute(["service", "uninstall"]) == 0
+    assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "no service is installed (fake)"
     assert out[1] == f"{fake.path}: running"

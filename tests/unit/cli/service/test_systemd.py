@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,19 +13,21 @@ import pytest
 from cli.errors import CliError
 from cli.service.manager import Service, ServiceState
 from cli.service.systemd import Systemd
+from runner.setting_values import parse_address
 
 ODD = 'a b"c\\d%e$f'
 
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What systemctl was told, a line each; show says the process that the file pid holds."""
-    log, pid = tmp_path / "told", tmp_path / "pid"
-    pid.write_text("123\n")
+    """What systemctl was told, a line each; show says what the file of the property holds."""
+    log = tmp_path / "told"
+    (tmp_path / "MainPID").write_text("123\n")
+    (tmp_path / "SubState").write_text("running\n")
     script = tmp_path / "bin" / "systemctl"
     script.parent.mkdir()
     script.write_text(
-        f'#!/bin/sh\necho "$@" >> {log}\n[ "$2" != show ] || cat {pid}\n'
+        f'#!/bin/sh\necho "$@" >> {log}\n[ "$2" != show ] || cat {tmp_path}/${{3#*=}}\n'
         f'[ ! -e {tmp_path}/broken ] || {{ echo "no bus" >&2; exit 1; }}\n'
     )
     script.chmod(0o755)
@@ -34,7 +37,9 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def service(tmp_path: Path) -> Service:
-    return Service(("/bin/true", ODD), {"HEARTH_HOME": ODD, "HEARTH_X": "1"}, tmp_path / "log")
+    variables = {"HEARTH_HOME": ODD, "HEARTH_X": "1"}
+    addresses = tuple(map(parse_address, ("localhost:4327", "[::1]:4328")))
+    return Service(("/bin/true", ODD), variables, tmp_path / "log", addresses)
 
 
 def test_installing_writes_the_unit_before_systemd_reads_it(told: Path, tmp_path: Path) -> None:
@@ -44,18 +49,27 @@ def test_installing_writes_the_unit_before_systemd_reads_it(told: Path, tmp_path
     assert manager.path == tmp_path / "config" / "systemd" / "user" / "hearth.service"
     assert manager.path.stat().st_mode & 0o777 == 0o600
     lines = [line.removeprefix("--user ") for line in told.read_text().splitlines()]
-    assert lines == ["daemon-reload", "enable hearth.service", "restart hearth.service"]
+    assert lines == [
+        "daemon-reload",
+        "disable hearth.service",
+        "enable hearth.socket",
+        "stop hearth.service hearth.socket",
+        "start hearth.socket",
+    ]
     assert manager.state() == ServiceState(installed=True, pid=123)
-    (tmp_path / "pid").write_text("0\n")
-    assert manager.state() == ServiceState(installed=True, pid=None)
+    (tmp_path / "MainPID").write_text("0\n")
+    (tmp_path / "SubState").write_text("listening\n")
+    assert manager.state() == ServiceState(installed=True, pid=None, waiting=True)
+    for text, listens in (("127.0.0.1:4327", True), ("[::1]:4328", True), ("[::1]:4327", False)):
+        assert manager.listens_at(parse_address(text)) == listens
 
 
 def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_path: Path) -> None:
     manager = Systemd()
     manager.install(service(tmp_path))
     manager.uninstall()
-    assert not manager.path.exists()
-    assert "disable --now hearth.service" in told.read_text()
+    assert list(manager.path.parent.iterdir()) == []
+    assert "disable --now hearth.socket hearth.service" in told.read_text()
     assert manager.state() == ServiceState(installed=False, pid=None)
 
 
@@ -73,12 +87,27 @@ def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
         Systemd().check(bad)
 
 
+@pytest.mark.parametrize(
+    ("address", "reason"), [(":0", "set HEARTH_HOST to one"), ("no.such.invalid", "no address")]
+)
+def test_an_address_that_systemd_cannot_listen_at_is_refused(
+    tmp_path: Path, address: str, reason: str
+) -> None:
+    bad = replace(service(tmp_path), addresses=(parse_address(address),))
+    with pytest.raises(CliError, match=reason):
+        Systemd().check(bad)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_itself_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "hearth.service"
-    unit.write_text(Systemd().describe(service(tmp_path)))
+def test_systemd_itself_finds_no_fault_in_the_units(told: Path, tmp_path: Path) -> None:
+    manager = Systemd()
+    manager.install(service(tmp_path))
+    units = [str(path) for path in manager.path.parent.iterdir()]
+    assert len(units) == 2
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        ["systemd-analyze", "verify", "--user", "--man=no", *units],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path),
+             "XDG_RUNTIME_DIR": str(tmp_path)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert "hearth.service" not in done.stderr, done.stderr
+    assert "hearth" not in done.stderr, done.stderr
