@@ -1,7 +1,7 @@
-"""Pages in a real browser: the daemon's own, and foreign ones that the user merely visits.
+"""Pages of others in real browsers, which the user merely visits, and the daemon's page of its API.
 
-Needs Chromium in PATH; `make browser` runs them. Names that are not ours are mapped to loopback by
-the browser itself, which is what rebinding of DNS amounts to.
+`make browser` runs them. Names that are not ours are mapped to loopback by the browsers themselves,
+which is what rebinding of DNS amounts to.
 """
 
 from __future__ import annotations
@@ -10,39 +10,24 @@ import html
 import http.server
 import json
 import re
-import shutil
-import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from runner.server.ui import page as page_module
+from tests.browser.conftest import LOCAL_NAMES, OpenPage, Watch
 from tests.conftest import RunningDaemon, StartDaemon
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-TIMEOUT_S = 120
-FOREIGN = "visited.example"
-LOCAL = "visited.local"  # whoever runs the network answers for it
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--dump-dom",
-    "--virtual-time-budget=20000",
-    "--host-resolver-rules=MAP&visited.*&127.0.0.1",
-]
+FOREIGN, LOCAL = LOCAL_NAMES  # of LOCAL, whoever runs the network answers for it
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium in PATH"),
-]
+BUILT = Path(page_module.__file__ or "").parent / "built"
+
+pytestmark = pytest.mark.slow
 
 # Tries all that a page can send without asking and with it, and writes what came of it.
 _ATTACK = """<!doctype html><pre id="told"></pre><script>
@@ -73,6 +58,30 @@ const tries = {
     socket.onopen = done; socket.onerror = () => failed(new Error("no socket"));
     setTimeout(() => failed(new Error("no answer")), 1000);
   }),
+  script: () => import(DAEMON + "/ui/SCRIPT"),
+  worker: () => new Promise((done, failed) => {
+    const worker = new Worker(DAEMON + "/ui/SCRIPT");
+    worker.onmessage = done; worker.onerror = () => failed(new Error("no worker"));
+    setTimeout(() => failed(new Error("no answer")), 1000);
+  }),
+  opened: () => new Promise((done, failed) => {
+    const page = open(DAEMON + "/#/settings");
+    if (!page) throw new Error("no window");
+    setTimeout(() => {
+      try { if (page.length >= 0 && !page.closed) { page.postMessage("stolen", "*"); } }
+      catch { }
+      try { done(page.document.body); } catch { failed(new Error("not ours")); }
+    }, 1000);
+  }),
+  framed: () => new Promise((done, failed) => {
+    const frame = document.createElement("iframe");
+    frame.src = DAEMON + "/";
+    frame.onload = () => {
+      try { done(frame.contentDocument.body.textContent); } catch { failed(new Error("not ours")); }
+    };
+    document.body.append(frame);
+    setTimeout(() => failed(new Error("no page")), 2000);
+  }),
   image: () => new Promise((done, failed) => {
     const image = new Image();
     image.onload = done; image.onerror = () => failed(new Error("no image"));
@@ -90,20 +99,6 @@ const tries = {
   document.getElementById("told").textContent = JSON.stringify(told);
 })();
 </script>"""
-
-
-def dom_of(url: str, profile: Path) -> str:
-    """The page at url as the browser has it once its scripts have run."""
-    assert CHROMIUM is not None
-    flags = [flag.replace("&", " ") for flag in FLAGS]
-    done = subprocess.run(
-        [CHROMIUM, *flags, f"--user-data-dir={profile}", url],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    return done.stdout
 
 
 class _Site(http.server.BaseHTTPRequestHandler):
@@ -124,30 +119,54 @@ class _Site(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def attack(
-    daemon: str, profile: Path, port: int = 0, site: str = FOREIGN, path: str = "/"
-) -> dict[str, str]:
-    """What came of the attempts of a page of site that the user visits; daemon: its origin as the
-    page names it."""
-    handler = type("Site", (_Site,), {"page": _ATTACK.replace("DAEMON", json.dumps(daemon))})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+@contextmanager
+def site(page: str) -> Iterator[int]:
+    """A server of one page, at every path. Yields its port."""
+    handler = type("Site", (_Site,), {"page": page})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        return told_by(f"http://{site}:{server.server_address[1]}{path}", profile)
+        yield server.server_address[1]
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def told_by(url: str, profile: Path) -> dict[str, str]:
-    """What the page at url says of its attempts."""
-    shown = dom_of(url, profile)
-    told = re.search(r'<pre id="told">(.*?)</pre>', shown, re.DOTALL)
-    assert told is not None, shown
-    outcomes: dict[str, str] = json.loads(html.unescape(told[1]))
-    return outcomes
+class Visitor:
+    """Visits pages that attack, and reads what came of it. What those pages ask and break is their
+    own business."""
+
+    def __init__(self, open_page: OpenPage, watch: Watch) -> None:
+        self._open, self._watch = open_page, watch
+
+    def attack(self, daemon: str, name: str = FOREIGN, path: str = "/") -> dict[str, str]:
+        """What came of the attempts of a page of a site that the user visits; daemon: its origin
+        as the page names it."""
+        with site(attacking(daemon)) as port:
+            return self.told_by(f"http://{name}:{port}{path}")
+
+    def told_by(self, url: str) -> dict[str, str]:
+        """What the page at url says of its attempts."""
+        self._watch.allowed.add("")
+        self._watch.expected = ""
+        page = self._open(url)
+        told = page.wait_for_function("document.getElementById('told').textContent")
+        outcomes: dict[str, str] = json.loads(told.json_value())
+        return outcomes
+
+
+@pytest.fixture
+def visitor(open_page: OpenPage, watch: Watch) -> Visitor:
+    """A user of a browser who visits anything."""
+    return Visitor(open_page, watch)
+
+
+def attacking(daemon: str) -> str:
+    """The page that attacks the daemon of an origin."""
+    script = next(name.name for name in BUILT.glob("main-*.js"))
+    return _ATTACK.replace("DAEMON", json.dumps(daemon)).replace("SCRIPT", script)
 
 
 def assert_nothing_came_of(told: dict[str, str], daemon: RunningDaemon) -> None:
@@ -171,18 +190,20 @@ def answered(client: httpx.Client) -> int:
 
 
 def test_the_page_of_the_api_shows_every_operation_without_a_network(
-    start_daemon: StartDaemon, tmp_path: Path
+    open_page: OpenPage, shared_daemon: RunningDaemon, watch: Watch
 ) -> None:
-    daemon = start_daemon()
-    with daemon.client() as client:
+    watch.expected += "|favicon.ico|img-src 'none'"  # Firefox looks for an icon by itself
+    with shared_daemon.client() as client:
         described = client.get("/openapi.json").json()["paths"]
-    shown = html.unescape(dom_of(f"{daemon.url}/docs", tmp_path / "profile"))
+    page = open_page(f"{shared_daemon.url}/docs")
+    page.locator(".method").first.wait_for()
+    shown = html.unescape(page.content())
     assert shown.count('class="method"') == sum(len(item) for item in described.values())
     assert [path for path in described if path not in shown] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "site", "path"),
+    ("name", "visited", "path"),
     [
         ("127.0.0.1", FOREIGN, "/"),
         (FOREIGN, FOREIGN, "/"),
@@ -193,27 +214,29 @@ def test_the_page_of_the_api_shows_every_operation_without_a_network(
     ],
 )
 def test_a_page_that_the_user_visits_reads_and_changes_nothing(
-    name: str, site: str, path: str, start_daemon: StartDaemon, tmp_path: Path
+    name: str, visited: str, path: str, start_daemon: StartDaemon, visitor: Visitor
 ) -> None:
     daemon = start_daemon()
-    url = f"http://{name}:{daemon.port}"
-    assert_nothing_came_of(attack(url, tmp_path / "profile", site=site, path=path), daemon)
+    told = visitor.attack(f"http://{name}:{daemon.port}", visited, path)
+    assert_nothing_came_of(told, daemon)
 
 
 def test_a_page_that_the_user_has_downloaded_reads_and_changes_nothing(
-    start_daemon: StartDaemon, tmp_path: Path
+    start_daemon: StartDaemon, visitor: Visitor, tmp_path: Path
 ) -> None:
     daemon = start_daemon()
     page = tmp_path / "page.html"
-    page.write_text(_ATTACK.replace("DAEMON", json.dumps(daemon.url)))
-    assert_nothing_came_of(told_by(page.as_uri(), tmp_path / "profile"), daemon)
+    page.write_text(attacking(daemon.url))
+    assert_nothing_came_of(visitor.told_by(page.as_uri()), daemon)
 
 
-@pytest.mark.parametrize("site", ["localhost", "127.0.0.1", "0.0.0.0", FOREIGN])
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "0.0.0.0", FOREIGN])
 def test_a_page_of_this_machine_or_of_an_allowed_origin_is_served(
-    site: str, start_daemon: StartDaemon, tmp_path: Path
+    name: str, start_daemon: StartDaemon, visitor: Visitor, engine: str
 ) -> None:
+    if (engine, name) == ("firefox", "0.0.0.0"):
+        pytest.skip("Firefox opens no page there")
     daemon = start_daemon(env={"OLLAMA_ORIGINS": f"http://{FOREIGN}:*"})
-    told = attack(f"http://127.0.0.1:{daemon.port}", tmp_path / "profile", site=site)
-    got = [told[name] for name in ("read", "text", "json")]
-    assert got == ["cors 200", "cors 200", "cors 200"]
+    told = visitor.attack(f"http://127.0.0.1:{daemon.port}", name)
+    assert [told[each] for each in ("read", "text", "json")] == ["cors 200"] * 3
+    assert [told[each] for each in ("framed", "opened", "worker")] == ["refused"] * 3

@@ -35,7 +35,7 @@ export function Frame({ aside, children }: { aside?: ComponentChildren; children
         <IconButton icon={open.value ? "close" : "menu"} label={open.value ? texts.nav.close : texts.nav.open} aria-expanded={open.value} aria-controls="side" onClick={() => (open.value = !open.value)} testid="menu" />
         <span class="brand">{texts.name}</span>
       </header>
-      <div class="side" id="side">
+      <aside class="side" id="side" aria-label={texts.nav.side}>
         <nav aria-label={texts.nav.label}>
           {LINKS.map(([view, icon]) => (
             <a key={view} href={href(view)} aria-current={place.value.view === view ? "page" : undefined} data-testid={`nav-${view}`}>
@@ -46,7 +46,7 @@ export function Frame({ aside, children }: { aside?: ComponentChildren; children
         </nav>
         <div class="aside">{aside}</div>
         <ThemeSwitch />
-      </div>
+      </aside>
       <main ref={main} tabindex={-1}>
         {children}
       </main>

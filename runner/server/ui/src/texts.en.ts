@@ -11,6 +11,7 @@ export const texts = {
     open: "Open menu",
     close: "Close menu",
     skip: "Skip to content",
+    side: "Side bar",
   },
   theme: { label: "Theme", system: "System", light: "Light", dark: "Dark" },
   common: {
