@@ -269,6 +269,11 @@ class Settings:
     log_level: str = _setting(
         choice("debug", "info", "warning", "error"), "info", "log level of the daemon"
     )
+    access_log: bool = _setting(
+        parse_flag,
+        False,
+        "1: a line of JSON for each request, without its texts, in access.log of the state folder",
+    )
     log_format: str = _setting(
         choice("text", "json"), "text", "log format of the daemon: text or json"
     )

@@ -20,6 +20,7 @@ from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, KeyRing, Scope
 from runner.server.peer import STATE, Peer
 from runner.server.rate_limits import client_at
+from runner.server.request_log import current_record
 from runner.socket_owner import is_trusted
 
 Needed = Scope | Literal["public"]
@@ -38,6 +39,8 @@ async def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
         return OWNER
     caller = None if services.keys else await _without_keys(http, address)
     key = services.keys.find(given[0]) if len(given) == 1 else None
+    if key is not None and (record := current_record()):
+        record.key = key.name
     _check_rate(
         http, f"key {key.name}" if key else f"address {caller.share if caller else address}"
     )

@@ -25,6 +25,8 @@ from runner.models.manager import Manager
 from runner.models.supervisor import WorkerHandle
 from runner.server import health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
+from runner.server.access_log import FILE_NAME as ACCESS_LOG
+from runner.server.access_log import AccessLog
 from runner.server.anthropic import messages
 from runner.server.caller import current_caller
 from runner.server.console import check, plan, pulls, watch
@@ -78,7 +80,8 @@ from runner.server.openai.vector_stores.vector_database import FILE_NAME as VECT
 from runner.server.openai.vector_stores.vector_database import VectorDatabase
 from runner.server.openapi.handlers import openapi_routes
 from runner.server.rate_limits import RateLimiter
-from runner.server.request_log import logged
+from runner.server.request_log import DebugLines, RequestSink, recorded
+from runner.server.request_log import log as http_log
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
 from runner.server.ui import page
@@ -150,8 +153,15 @@ def build_services(
             VectorDatabase(settings.data_dir / VECTORS_FILE, settings.max_files_size // 2),
             ModelEmbedder(models),
         ),
+        sinks=_sinks(settings),
     )
     return services
+
+
+def _sinks(settings: Settings) -> tuple[RequestSink, ...]:
+    lines = DebugLines() if http_log.isEnabledFor(logging.DEBUG) else None
+    access = AccessLog(settings.state_dir / ACCESS_LOG) if settings.access_log else None
+    return tuple(sink for sink in (lines, access) if sink is not None)
 
 
 def create_app(services: Services, public: bool = False) -> ASGIApp:
@@ -159,7 +169,8 @@ def create_app(services: Services, public: bool = False) -> ASGIApp:
     public: it listens beyond this machine."""
     inner = router(ROUTES, services, advice_for)
     settings = services.settings
-    guarded = logged(Guard(inner, services.address, settings.origins, settings.hosts, public))
+    guard = Guard(inner, services.address, settings.origins, settings.hosts, public)
+    guarded = recorded(guard, services.sinks)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -198,6 +209,8 @@ async def opened(services: Services) -> AsyncIterator[None]:
             await services.background.close()
             await services.mcp.close()
             await services.models.close()
+            for sink in services.sinks:
+                await sink.close()
     finally:
         await services.library.close()
 

@@ -75,7 +75,7 @@ class Generation:
         """Generate all sequences."""
         stream = self.lease.worker.generate(self.requests)
         if record := current_record():
-            stream.on_finish = record.finished.append
+            stream.on_finish = record.finish
         return stream
 
     async def prompt_tokens(self) -> list[int]:

@@ -1,81 +1,158 @@
-"""A line in the log for each request, at level debug: method, path, status, time, model, tokens.
+"""What is told of each request when it has ended: a line at level debug, one of the access log, the
+spans of a trace.
 
-Knows nothing of what a request says: never prompts, answers or keys. Without the level it costs one
-look at it for each request.
+A record holds nothing of what a request says: never prompts, answers or keys. Where nobody wants
+records, no request pays for them.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runner.types import Finish
+from runner.types import Finish, Usage
 
 log = logging.getLogger("hearth.http")
+
+_MAX_MODEL_CHARS = 200
+_MAX_ENDED = 16
+
+
+class Ended(NamedTuple):
+    """What a sequence has used, why it ended, and when, in ns since 1970."""
+
+    usage: Usage
+    reason: str
+    at_ns: int
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is told of a request. finished: how its sequences ended; answer: what is replied to one
-    that generates nothing, such as embeddings with their usage."""
+    """What is told of a request. began_ns: since 1970. is_inference: a model answers it. key: the
+    name of the API key. leased_ns: when the model was there, after load_s; None: it was not waited
+    for. ended: the first of its sequences; usage: of all of them, with the times of the first."""
 
+    scope: Scope
+    began_ns: int = field(default_factory=time.time_ns)
+    took_s: float = 0.0
+    is_inference: bool = False
+    key: str | None = None
     model: str | None = None
     status: int | None = None
-    answer: Mapping[str, Any] = field(default_factory=dict)
-    finished: list[Finish] = field(default_factory=list)
+    request_id: str | None = None
+    sent_bytes: int = 0
+    leased_ns: int | None = None
+    load_s: float = 0.0
+    ended: list[Ended] = field(default_factory=list)
+    sequences: int = 0
+    usage: Usage | None = None
 
-    def text(self) -> str:
-        """The line's last words."""
-        words = [] if self.model is None else [f" model={self.model[:200]}"]
-        usage = self.answer.get("usage") or self.answer
-        tokens = usage.get("prompt_tokens", usage.get("prompt_eval_count"))
-        if tokens is not None and not self.finished:
-            words.append(f" prompt_tokens={tokens}")
-        if self.finished:
-            first, usages = self.finished[0], [finish.usage for finish in self.finished]
-            words += [
-                f" prompt_tokens={first.usage.prompt_tokens}",
-                f" cached_tokens={first.usage.cached_tokens}",
-                f" completion_tokens={sum(usage.completion_tokens for usage in usages)}",
-                f" finish={first.reason}",
-            ]
-        return "".join(words)
+    def name_model(self, model: str | None) -> None:
+        """The request asks for model."""
+        self.model = None if model is None else model[:_MAX_MODEL_CHARS]
+
+    def lease(self, load_s: float) -> None:
+        """The model is there, now, after load_s."""
+        self.leased_ns, self.load_s = time.time_ns(), load_s
+
+    def finish(self, finish: Finish) -> None:
+        """A sequence has ended, now."""
+        usage, first = finish.usage, self.usage
+        self.sequences += 1
+        if len(self.ended) < _MAX_ENDED:
+            self.ended.append(Ended(usage, finish.reason, time.time_ns()))
+        self.usage = usage if first is None else replace(
+            first, completion_tokens=first.completion_tokens + usage.completion_tokens
+        )  # fmt: skip
+
+    def take_answer(self, answer: Mapping[str, Any]) -> None:
+        """What is replied, for the usage of one that generates nothing, such as embeddings."""
+        told = answer.get("usage") or answer
+        tokens = told.get("prompt_tokens", told.get("prompt_eval_count"))
+        if self.usage is None and tokens is not None:
+            self.usage = Usage(tokens, 0, 0, 0.0, 0.0, 0.0)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the first sequence ended; None where there is none."""
+        return self.ended[0].reason if self.ended else None
+
+    def take_head(self, message: Message) -> None:
+        """The answer begins with message."""
+        self.status = message["status"]
+        for name, value in message.get("headers", ()):
+            if name == b"x-request-id":
+                self.request_id = value.decode("latin-1")
+
+
+class RequestSink(Protocol):
+    """Who wants the records of requests that have ended."""
+
+    def add(self, record: RequestRecord) -> None:
+        """Take a record, on the event loop."""
+
+    async def close(self) -> None:
+        """Write what is left. Nothing comes afterwards."""
 
 
 _CURRENT: ContextVar[RequestRecord | None] = ContextVar("request_record", default=None)
 
 
 def current_record() -> RequestRecord | None:
-    """The record of the request that this task answers; None when nothing is logged."""
+    """The record of the request that this task answers; None when nobody wants one."""
     return _CURRENT.get()
 
 
-def logged(app: ASGIApp) -> ASGIApp:
-    """app, with a line for each request."""
+def recorded(app: ASGIApp, sinks: Sequence[RequestSink]) -> ASGIApp:
+    """app, with a record of each request for each of sinks."""
+    if not sinks:
+        return app
 
-    async def logging_app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not log.isEnabledFor(logging.DEBUG):
+    async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        record = RequestRecord()
+        record = RequestRecord(scope)
         _CURRENT.set(record)
 
         async def sending(message: Message) -> None:
-            record.status = message.get("status", record.status)
+            if message["type"] == "http.response.body":
+                record.sent_bytes += len(message.get("body", b""))
+            else:
+                record.take_head(message)
             await send(message)
 
         began_s = time.perf_counter()
         try:
             await app(scope, receive, sending)
         finally:
-            took_s = time.perf_counter() - began_s
-            log.debug("%s %s %s %.3f s%s", scope["method"], scope["path"],
-                      record.status or "unanswered", took_s, record.text())  # fmt: skip
+            record.took_s = time.perf_counter() - began_s
+            for sink in sinks:
+                sink.add(record)
 
-    return logging_app
+    return recording_app
+
+
+class DebugLines(RequestSink):
+    """A line in the log for each request: method, path, status, time, model, tokens."""
+
+    def add(self, record: RequestRecord) -> None:
+        words = [] if record.model is None else [f" model={record.model}"]
+        if (usage := record.usage) is not None:
+            words.append(f" prompt_tokens={usage.prompt_tokens}")
+        if usage is not None and record.ended:
+            words += [
+                f" cached_tokens={usage.cached_tokens}",
+                f" completion_tokens={usage.completion_tokens}",
+                f" finish={record.reason}",
+            ]
+        log.debug("%s %s %s %.3f s%s", record.scope["method"], record.scope["path"],
+                  record.status or "unanswered", record.took_s, "".join(words))  # fmt: skip
+
+    async def close(self) -> None: ...

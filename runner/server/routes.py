@@ -53,14 +53,14 @@ class RouteSpec:
             body = await http.read(self.takes, complete)
             record = current_record()
             if record is not None:
-                record.model = _model_of(body)
+                record.name_model(_model_of(body))
             await take_turn()
             if self.streams and getattr(body, "stream", None) and CONVERSATION in http.headers:
                 await _answer_resumably(http, lambda own: self._handle(own, body))
                 return
             answer = await self._handle(http, body)
             if record is not None and isinstance(answer, dict):
-                record.answer = answer
+                record.take_answer(answer)
         if answer is not None:
             await http.reply(answer)
 

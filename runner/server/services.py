@@ -24,6 +24,7 @@ from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
+from runner.server.request_log import RequestSink
 from runner.server.requests_in_flight import RequestsInFlight
 from runner.server.sockets import is_loopback
 from runner.server.stream_sessions import StreamSessions
@@ -65,6 +66,7 @@ class Services:
     requests: RequestsInFlight = field(default_factory=RequestsInFlight)
     websockets: set[OpenSocket] = field(default_factory=set)
     slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers
+    sinks: tuple[RequestSink, ...] = ()  # of the records of requests
     explained: tuple[Explained, ...] = ()  # the settings, each with where it comes from
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))

@@ -28,6 +28,7 @@ from runner.server.connections import CONNECTION, ConnectionBounds
 from runner.server.errors import HttpError
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import body_limit_bytes
+from runner.server.request_log import current_record
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -84,6 +85,8 @@ async def accepted(http: HttpRequest) -> AsyncIterator[WebSocket]:
     reader = asyncio.create_task(socket.read())
     try:
         await connection.send(answer)
+        if record := current_record():
+            record.status = 101
         yield socket
     finally:
         sockets.discard(socket)

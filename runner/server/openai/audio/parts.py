@@ -33,7 +33,7 @@ async def parts_of(
     Unsupported for another kind of model before it is loaded, and what leasing raises."""
     record = current_record()
     if record is not None:
-        record.model = model
+        record.name_model(model)
     library = http.services.library
     bundle = await asyncio.to_thread(library.read, library.find(model))
     capabilities = model_capabilities(bundle)
