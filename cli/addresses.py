@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from cli.private_files import read_regular
 from runner.setting_values import Address, parse_address
 from runner.settings import Settings
 
@@ -18,7 +19,7 @@ def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
     """What the daemon at url has written down for this user: its token, and models, the folder of
     its models; nothing where it is another user's or another machine's."""
     try:
-        facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
+        facts = json.loads(read_regular(settings.state_dir / "daemon.json"))
         is_own = parse_address(facts["url"]).reachable.url == url
         known = {"token", "models"} & facts.keys() if is_own else ()
         return {key: str(facts[key]) for key in known}

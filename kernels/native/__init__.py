@@ -46,17 +46,30 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def levels() -> list[str]:
     """Those of LEVELS that this processor has, best first; none where it is not Linux."""
+    return [name for name, lacking in _lacking().items() if not lacking]
+
+
+def better_levels() -> dict[str, list[str]]:
+    """Those of LEVELS that are better than level(), with the features that this processor lacks."""
+    lacking = _lacking()
+    names = list(lacking)
+    found = level()
+    return {name: lacking[name] for name in names[: names.index(found) if found else None]}
+
+
+def _lacking() -> dict[str, list[str]]:
+    """What this processor lacks of each of the LEVELS of its machine, best first."""
     try:
         lines = _CPUINFO.read_text(errors="replace").splitlines()
     except OSError:
-        return []
-    features = next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])
+        return {}
+    words = next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])
     machine = platform.machine()
-    return [
-        name
+    return {
+        name: [feature for feature in level.features if feature not in words]
         for name, level in LEVELS.items()
-        if level.machine == machine and set(features).issuperset(level.features)
-    ]
+        if level.machine == machine
+    }
 
 
 @cache

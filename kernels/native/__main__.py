@@ -2,13 +2,16 @@
 
 Prints the outcome, a line for each library. The exit status is 0 even without one: hearth works
 without them. `--remove` removes them. `--strict` compiles nothing but tells what the compiler warns
-of, for every level of this kind of processor; its exit status is 1 then.
+of, for every level of this kind of processor; its exit status is 1 then. `--facts` says in JSON
+which kernels this processor can have, what it lacks for better ones, and what was compiled.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 
+from kernels import native
 from kernels.native import build
 
 
@@ -19,8 +22,11 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["--strict"]:
         return _check_warnings()
+    if arguments == ["--facts"]:
+        print(json.dumps(_facts()))
+        return 0
     if arguments:
-        print("usage: python -m kernels.native [--remove | --strict]", file=sys.stderr)
+        print("usage: python -m kernels.native [--remove | --strict | --facts]", file=sys.stderr)
         return 2
     for name in build.RECIPES:
         outcome = _build(name)
@@ -38,6 +44,15 @@ def _build(name: str) -> str | None:
     except (build.CompileError, OSError) as reason:
         return f"not built: {reason}"
     return f"kernels for {library.stem.rpartition('-')[2]}"
+
+
+def _facts() -> dict[str, object]:
+    return {
+        "level": native.level(),
+        "better": native.better_levels(),
+        "libraries": [name for name in build.RECIPES if native.library_path(name) is not None],
+        "compiler": build.find_compiler() is not None,
+    }
 
 
 def _check_warnings() -> int:

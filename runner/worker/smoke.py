@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from runner.backends.llamacpp.kernels import register_kernels
 from runner.errors import HearthError
 from runner.types import GenerateRequest, LoadPlan, Message, SamplingParams
 from runner.worker.loader import load
@@ -15,8 +16,9 @@ _CONTEXT = 512
 
 
 def smoke(path: str, tokens: int) -> int:
-    """Generate greedily from the GGUF file at path and print {"text", "tokens", "tokens_per_s"}
-    as JSON. Returns the exit code; a broken native build ends the process by a signal."""
+    """Generate greedily from the GGUF file at path and print {"text", "tokens", "tokens_per_s",
+    "kernels" (whether hearth's take part)} as JSON. Returns the exit code; a broken native build
+    ends the process by a signal."""
     try:
         print(json.dumps(_generate(path, tokens)))
     except HearthError as error:
@@ -45,4 +47,5 @@ def _generate(path: str, tokens: int) -> dict[str, Any]:
         text += "".join(delta.text for _, delta in outcome.deltas)
         count += sum(delta.token_count for _, delta in outcome.deltas)
     duration_s = time.perf_counter() - began_s
-    return {"text": text, "tokens": count, "tokens_per_s": round(count / duration_s, 1)}
+    speed = round(count / duration_s, 1)
+    return {"text": text, "tokens": count, "tokens_per_s": speed, "kernels": register_kernels()}
