@@ -144,7 +144,7 @@ def test_the_memory_of_a_model_is_told_before_it_is_loaded(http: httpx.Client) -
     before = given(http.post("/api/plan", json={"model": "echo"}))
     assert before["fits"] == "now"
     assert 0 < before["needed"] < before["free"] <= 3 << 30, "of HEARTH_MEMORY_LIMIT"
-    parts = before["weights"] + before["cache"] + before["compute"] + before["swap"]
+    parts = before["weights"] + before["cache"] + before["compute"]
     assert before["needed"] == parts - before["gpu"]
     given(http.post("/api/generate", json={"model": "echo", "prompt": "x", "stream": False}))
     loaded = given(http.post("/api/plan", json={"model": "echo"}))

@@ -29,8 +29,8 @@ class PullList(TypedDict):
 
 class PlanResponse(TypedDict):
     """What a load takes, or would. fits: it is loaded, fits now, once idle models have left, or
-    never; message says why then. needed: in the machine's memory, swap for finished requests
-    included; free: what a load may use now."""
+    never; message says why then. needed: in the machine's memory; swap: what copies of finished
+    requests may grow to besides; free: what a load may use now."""
 
     model: str
     fits: Literal["loaded", "now", "after_unloading", "never"]

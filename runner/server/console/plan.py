@@ -33,7 +33,9 @@ def _fields(model: str, forecast: LoadForecast) -> PlanResponse:
     plan, obstacle = forecast.plan, forecast.obstacle
     load_plan = None if plan is None else plan.load_plan
     estimate = MemoryEstimate(0, 0, 0) if plan is None else plan.estimate
-    needed = estimate.host_bytes if obstacle is None else int(obstacle.details["needed_bytes"])
+    needed = estimate.host_bytes - estimate.swap_bytes
+    if obstacle is not None:
+        needed = int(obstacle.details["needed_bytes"])
     return {
         "model": model,
         "fits": forecast.fits,

@@ -6,6 +6,7 @@ import { place, type ViewName } from "./router.ts";
 import { texts } from "./texts.en.ts";
 import "./theme.ts";
 import "./theme.css";
+import "./views.css";
 import Chat from "./views/chat/index.tsx";
 
 type Loaded = ComponentType | "failed";
