@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import uuid
@@ -66,8 +65,10 @@ def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[st
 def _clone(source: int, target: Path) -> bool:
     descriptor = _new(target)
     try:
+        import fcntl
+
         fcntl.ioctl(descriptor, _FICLONE, source)
-    except OSError:
+    except (ImportError, OSError):  # Windows has no fcntl
         os.unlink(target)
         return False
     finally:

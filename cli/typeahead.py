@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-import termios
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
@@ -29,9 +29,11 @@ def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
     and Ctrl-Z do what they do. Gives what was typed before, when the terminal made a line feed of
     Enter. Where no terminal is, does nothing."""
     descriptor = keyboard.fileno()
-    if not os.isatty(descriptor):
+    if sys.platform == "win32" or not os.isatty(descriptor):
         yield []
         return
+    import termios
+
     before = termios.tcgetattr(descriptor)
     _stop_echo(descriptor)
     try:
@@ -45,6 +47,10 @@ def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
 
 
 def _stop_echo(descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    import termios
+
     attributes = termios.tcgetattr(descriptor)
     attributes[_INPUT_FLAGS] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
     attributes[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
@@ -55,7 +61,11 @@ def _stop_echo(descriptor: int) -> None:
 @contextmanager
 def collected(keyboard: Input, keys: list[KeyPress]) -> Iterator[None]:
     """Add to keys what is typed within the block. It is read at once: a terminal whose buffer is
-    full, which 4 KiB are, would pass on no Ctrl-C."""
+    full, which 4 KiB are, would pass on no Ctrl-C. Windows waits for no pipe together with a
+    terminal: what is typed stays there."""
+    if sys.platform == "win32":
+        yield
+        return
     stop, stopper = os.pipe()
     reader = Thread(target=_collect, args=(keyboard, keys, stop), daemon=True)
     reader.start()

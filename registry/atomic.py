@@ -14,11 +14,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from registry.descriptors import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, pread
 from registry.errors import BlobDamaged, RegistryError, StoreFault, StoreFull, StoreReadOnly
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
 _COPY_BYTES = 16 << 20  # of a step within the kernel
 _READ_BYTES = 1 << 20  # of a step through memory
 _NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
@@ -77,7 +78,7 @@ def make_directory(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a folder survive a power loss. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -86,7 +87,7 @@ def sync_directory(path: Path) -> None:
 
 def open_regular(path: Path) -> int:
     """A descriptor of a regular file that is no link. Raises OSError, BlobDamaged."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
@@ -102,7 +103,7 @@ def open_regular(path: Path) -> int:
 def read_small(path: Path, limit_bytes: int) -> bytes:
     """At most limit_bytes + 1 bytes of a small file of the user's own, which may be a link to one.
     Raises OSError, also for what is no file: a pipe would be waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a file", str(path))
@@ -148,7 +149,7 @@ def copy_range(source: int, start: int, size_bytes: int, output: int) -> Iterato
                 in_kernel = False
                 continue
         else:
-            count = write_all(output, os.pread(source, min(wanted, _READ_BYTES), start))
+            count = write_all(output, pread(source, min(wanted, _READ_BYTES), start))
         if not count:
             raise EOFError
         start += count

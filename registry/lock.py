@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from pathlib import Path
 
 from registry.atomic import set_aside
+from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, lock, pread, pwrite
 from registry.errors import StoreLocked
 
 FILE_NAME = ".hearth.lock"
@@ -23,16 +23,16 @@ class StoreLock:
 
     def __init__(self, root: Path) -> None:
         """Take the lock of the store at root. Raises StoreLocked, OSError."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | O_NOFOLLOW | O_CLOEXEC
         path = root / FILE_NAME
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(path).st_mode):
                 set_aside(path)
         descriptor = os.open(path, flags, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         except OSError as error:
             owner = _owner(descriptor)
             os.close(descriptor)
@@ -50,7 +50,7 @@ class StoreLock:
 
 def _owner(descriptor: int) -> int | None:
     try:
-        text = os.pread(descriptor, 32, 0).strip()
+        text = pread(descriptor, 32, 0).strip()
     except OSError:
         return None
     return int(text) if text.isdigit() else None

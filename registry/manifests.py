@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from registry.atomic import faults, make_directory, sync_directory, write_file
+from registry.descriptors import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK
 from registry.errors import InvalidManifest, InvalidName, StoreFault
 from registry.manifest import MAX_MANIFEST_BYTES
 from registry.names import Name
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_DIRECTORY = os.O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
+_FILE = os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Manifests:
         return True
 
     def _open(self, name: Name) -> int:
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(self.directory, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         for part in name.path[:-1]:
             descriptor = _step(descriptor, part, _DIRECTORY)
         return _step(descriptor, name.tag, _FILE)

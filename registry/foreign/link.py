@@ -9,7 +9,6 @@ gets one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import uuid
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Literal
 
 from registry.atomic import create_file, faults, open_regular, write_all
+from registry.descriptors import clone
 from registry.digest import Digest
 from registry.errors import DigestMismatch, RegistryError, shown_size
 from registry.foreign.models import ForeignFile
 from registry.store import Store
 
-_FICLONE = 0x40049409  # linux/fs.h
 _READ_BYTES = 1024 * 1024
 _OTHERS_WRITE = 0o022
 
@@ -95,7 +94,7 @@ def _reflink(source: int, target: Path) -> bool:
     try:
         descriptor = create_file(target)
         try:
-            fcntl.ioctl(descriptor, _FICLONE, source)
+            clone(source, descriptor)
         finally:
             os.close(descriptor)
     except OSError:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.atomic import write_all
+from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, pread
 
 _RECORD = struct.Struct("<III")
 _MAX_HEADER = 512
@@ -64,7 +65,7 @@ class ChunkJournal:
     def __init__(self, path: Path, plan: PartialPlan) -> None:
         """Open the journal of plan, empty when there is none for it. Raises OSError."""
         self.crcs: dict[int, int] = {}
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | O_NOFOLLOW | O_CLOEXEC
         self._descriptor: int | None = os.open(path, flags, 0o600)
         try:
             self._load(plan)
@@ -92,7 +93,7 @@ class ChunkJournal:
     def _load(self, plan: PartialPlan) -> None:
         assert self._descriptor is not None
         size = min(os.fstat(self._descriptor).st_size, _MAX_BYTES)
-        self.crcs, end = _parse(os.pread(self._descriptor, size, 0), plan)
+        self.crcs, end = _parse(pread(self._descriptor, size, 0), plan)
         os.ftruncate(self._descriptor, end)
         if end == 0:
             _append(self._descriptor, _header(plan))

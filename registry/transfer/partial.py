@@ -9,7 +9,6 @@ may write one chunk.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.atomic import FILE_MODE, fault_of, sync_directory
+from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, lock, pread, pwrite
 from registry.digest import Digest
 from registry.transfer.journal import ChunkJournal, PartialPlan, read_crcs
 
@@ -47,10 +47,10 @@ class PartialFile:
 
     def _open(self) -> ChunkJournal:
         """Open both files; a file of another length has nothing to do with the plan."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | O_NOFOLLOW | O_CLOEXEC
         self._descriptor = os.open(self.path, flags, FILE_MODE)
         with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # keeps it from registry.gc
+            lock(self._descriptor, shared=True)  # keeps it from registry.gc
         if os.fstat(self._descriptor).st_size != self.plan.size_bytes:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._journal_path)
@@ -82,7 +82,7 @@ class PartialFile:
         view = memoryview(content)
         with self._faults():
             while view:
-                count = os.pwrite(self._descriptor, view, offset)
+                count = pwrite(self._descriptor, view, offset)
                 view, offset = view[count:], offset + count
 
     def add(self, index: int, crc: int) -> None:
@@ -168,7 +168,7 @@ class PartialFile:
         at, stop = self.plan.bounds(index)
         while at < stop:
             with self._faults():
-                part = os.pread(self._descriptor, min(_READ_BYTES, stop - at), at)
+                part = pread(self._descriptor, min(_READ_BYTES, stop - at), at)
             if not part:
                 part = bytes(min(_READ_BYTES, stop - at))
             yield part
@@ -199,9 +199,9 @@ def arrived_bytes(directory: Path, plan: PartialPlan) -> int:
 
 def is_open(path: Path) -> bool:
     """True while a transfer has the file open: it holds a shared lock on it. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except BlockingIOError:
         return True
     finally:

@@ -7,12 +7,12 @@ for a vocabulary of bytes and ends with 0, whether the grammar is right or wrong
 
 from __future__ import annotations
 
-import resource
 import signal
 import subprocess
 import sys
 
 from runner.errors import CapacityError, InvalidRequest
+from runner.process_limits import set_limits
 
 LIMIT_S = 0.8  # of processor time: a busy machine refuses no grammar that an idle one takes
 TIMEOUT_S = 12.0  # until the process ends, of which it computes LIMIT_S and 0.3 s at most
@@ -41,12 +41,13 @@ def _compile(source: str) -> None:
     from llguidance import LLMatcher, LLTokenizer
 
     vocabulary = LLTokenizer("byte")
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # SIGPROF ends the process
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # SIGPROF ends the process
     matcher = LLMatcher(vocabulary, source, log_level=0)
     if not matcher.is_error():
         matcher.compute_bitmask()
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    set_limits("AS", _MEMORY_BYTES, _MEMORY_BYTES)
     _compile(sys.stdin.read())

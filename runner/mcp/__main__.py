@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
@@ -29,6 +28,7 @@ from runner.mcp.wire import (
     McpTool,
     McpTools,
 )
+from runner.process_limits import limits_of, set_limits
 from runner.worker.isolation import isolate
 
 _MEMORY_BYTES = 640 << 20  # address space, of which Python and the SDK take a third
@@ -46,8 +46,8 @@ _MARKS = re.compile(
 def main() -> int:
     """Serve until stdin ends."""
     isolate()
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, most))
+    _, most = limits_of("AS")
+    set_limits("AS", _MEMORY_BYTES, most)
     asyncio.run(_serve())
     return 0
 

@@ -4,17 +4,17 @@ ends with the process that speaks with it and has not its limit of memory."""
 from __future__ import annotations
 
 import os
-import resource
 import sys
 
+from runner.process_limits import limits_of, set_limits
 from runner.worker.isolation import isolate
 
 
 def main() -> None:
     """Does not return. Raises OSError."""
     isolate()
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _, most = limits_of("AS")
+    set_limits("AS", most, most)
     os.execvp(sys.argv[1], sys.argv[1:])
 
 

@@ -5,11 +5,11 @@ Knows the plan that a model was loaded by. Loads nothing.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from runner.process_limits import limits_of
 from runner.types import LoadPlan
 
 _NODES: Final = Path("/sys/devices/system/node")
@@ -53,9 +53,9 @@ def _llamacpp(_value: object, plan: LoadPlan) -> str | None:
 
 
 def _use_mlock(value: object, plan: LoadPlan) -> str | None:
-    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    limit, _ = limits_of("MEMLOCK")
     size = Path(plan.path).stat().st_size if Path(plan.path).is_file() else 0
-    if plan.backend == "llamacpp" and limit != resource.RLIM_INFINITY and limit < size:
+    if plan.backend == "llamacpp" and limit is not None and limit < size:
         return (
             f"only {limit} bytes may be locked (ulimit -l; LimitMEMLOCK of systemd), the model has"
             f" {size}"

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from runner.http_transport import unverified
+from runner.process_limits import limits_of, set_limits
 from runner.setting_values import Address
 from runner.settings import host_source
 
@@ -41,16 +42,12 @@ class PortTaken(ListenError):
 def raise_file_limit() -> int:
     """Let this process, and those that it starts, open MAX_OPEN_FILES where it may. Returns how
     many it may open now."""
+    soft, hard = limits_of("NOFILE")
+    wanted = MAX_OPEN_FILES if hard is None else min(hard, MAX_OPEN_FILES)
+    if soft is None or soft >= wanted:
+        return wanted if soft is None else soft
     try:
-        import resource
-    except ImportError:  # Windows
-        return MAX_OPEN_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        set_limits("NOFILE", wanted, hard)
     except (OSError, ValueError):  # macOS has a limit below the hard one
         return soft
     return wanted

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import struct
 import subprocess
@@ -22,6 +21,7 @@ from typing import IO, Any, Final, Literal
 from runner.backends.backend import DecodedImage
 from runner.child_process import child_options, exit_status
 from runner.errors import HearthError, InternalError, InvalidRequest, from_wire
+from runner.process_limits import set_limits
 from runner.worker.isolation import isolate
 
 Kind = Literal["image", "audio"]
@@ -176,7 +176,7 @@ def _decoded(kind: str, data: bytes, max_audio_s: int) -> tuple[int, int, bytes]
 
 def _serve(kind: str, memory_bytes: int, max_audio_s: int) -> None:
     isolate()
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    set_limits("AS", memory_bytes, memory_bytes)
     with os.fdopen(0, "rb") as questions, os.fdopen(os.dup(1), "wb") as answers:
         while select.select([questions], [], [], IDLE_S)[0]:
             head = questions.read(_LENGTH.size)

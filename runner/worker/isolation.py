@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import sys
+
+from runner.process_limits import set_limits
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -19,7 +20,7 @@ def isolate() -> None:
     Where the system has no such thing it is left out. A parent that is dead already ends the
     process now."""
     parent = os.getppid()
-    resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE_BYTES, _NO_CORE_BYTES))
+    set_limits("CORE", _NO_CORE_BYTES, _NO_CORE_BYTES)
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None, use_errno=True)

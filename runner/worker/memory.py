@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -13,8 +12,14 @@ _MAXRSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
 def resident_bytes() -> int:
     """Memory now in RAM; where the system does not tell, the most there ever was."""
+    if sys.platform == "win32":
+        import psutil
+
+        return int(psutil.Process().memory_info().rss)
     try:
         pages = int(_STATM.read_text().split()[1])
     except OSError:
+        import resource
+
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT_BYTES
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -17,7 +17,7 @@ from runner.engine.prefix_cache import Adapters
 from runner.worker.prefix_channel import ChannelError, Message, pieces, receive, send
 
 # Its pages are in memory by then, since the daemon has checked the seal: map them all at once
-_MAP = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+_MAP_POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class PrefixClient:
         if file is None:
             return None
         try:
-            mapped = mmap.mmap(file, 0, flags=_MAP, prot=mmap.PROT_READ)
+            mapped = mmap.mmap(file, 0, flags=mmap.MAP_SHARED | _MAP_POPULATE, prot=mmap.PROT_READ)
         except (OSError, ValueError):
             return None
         finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.atomic import open_regular
+from registry.descriptors import pread
 from registry.errors import BlobDamaged, InvalidGguf
 
 MAX_HEADER_BYTES = 128 * 1024 * 1024
@@ -87,7 +88,7 @@ class HeaderSource:
     def _fill(self, end: int) -> None:
         parts, have = [self.buffer], len(self.buffer)
         while have < min(end, self.size_bytes):
-            part = os.pread(self._descriptor, min(end, self.size_bytes) - have, have)
+            part = pread(self._descriptor, min(end, self.size_bytes) - have, have)
             if not part:
                 break
             parts.append(part)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from registry.atomic import open_regular
+from registry.descriptors import pread
 from registry.errors import BlobDamaged, InvalidName, RemoteMissing, RemoteRefused, shown
 from registry.hosts.host import Host, HostAccess, RemoteFile, RemoteModel
 from registry.hosts.reference import FILE_ENDS, PART_END, HostKind, Reference, name_part
@@ -132,7 +133,7 @@ def _files(folder: Path, selected: SelectedFiles) -> tuple[RemoteFile, ...]:
 
 async def _parts(descriptor: int, start: int, stop: int) -> AsyncIterator[bytes]:
     while start < stop:
-        part = await asyncio.to_thread(os.pread, descriptor, min(_READ_BYTES, stop - start), start)
+        part = await asyncio.to_thread(pread, descriptor, min(_READ_BYTES, stop - start), start)
         if not part:
             return
         start += len(part)
