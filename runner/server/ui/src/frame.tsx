@@ -33,9 +33,16 @@ export function Frame({ aside, children }: { aside?: ComponentChildren; children
       </button>
       <header class="bar">
         <IconButton icon={open.value ? "close" : "menu"} label={open.value ? texts.nav.close : texts.nav.open} aria-expanded={open.value} aria-controls="side" onClick={() => (open.value = !open.value)} testid="menu" />
-        <span class="brand">{texts.name}</span>
+        <span class="brand">
+          <Flame />
+          {texts.name}
+        </span>
       </header>
       <aside class="side" id="side" aria-label={texts.nav.side}>
+        <div class="brand wide">
+          <Flame />
+          {texts.name}
+        </div>
         <nav aria-label={texts.nav.label}>
           {LINKS.map(([view, icon]) => (
             <a key={view} href={href(view)} aria-current={place.value.view === view ? "page" : undefined} data-testid={`nav-${view}`}>
@@ -53,6 +60,14 @@ export function Frame({ aside, children }: { aside?: ComponentChildren; children
       <Toasts />
       {needsKey.value && <KeyDialog />}
     </div>
+  );
+}
+
+function Flame() {
+  return (
+    <svg class="flame" width="20" height="20" viewBox="0 0 32 32" aria-hidden="true">
+      <path d="M16.6 2c.9 5-1.4 7.4-4 10.3C10 15.2 7 18 7 22a9 8 0 0 0 18 0c0-3.6-1.7-6.2-3.3-8.2-.5 2-1.3 3-2.6 3.7C20 11.5 19.8 5.5 16.6 2z" />
+    </svg>
   );
 }
 

@@ -7,6 +7,7 @@ import { texts } from "./texts.en.ts";
 import "./theme.ts";
 import "./theme.css";
 import "./views.css";
+import { Conversations } from "./views/chat/conversations.tsx";
 import Chat from "./views/chat/index.tsx";
 
 type Loaded = ComponentType | "failed";
@@ -34,8 +35,11 @@ function App() {
   load(view);
   const View = loaded.value[view];
   document.title = view === "chat" ? texts.name : `${texts.nav[view]} – ${texts.name}`;
-  if (View === "failed") return <Frame>{<p class="view">{texts.errors.view}</p>}</Frame>;
-  return <Frame>{View ? <View /> : <p class="view quiet">{texts.common.loading}</p>}</Frame>;
+  return (
+    <Frame aside={<Conversations />}>
+      {View === "failed" ? <p class="view">{texts.errors.view}</p> : View ? <View /> : <p class="view quiet">{texts.common.loading}</p>}
+    </Frame>
+  );
 }
 
 const root = document.getElementById("app");

@@ -1,5 +1,6 @@
 // Text to be copied: commands, programs, keys.
 import { useSignal } from "@preact/signals";
+import { copyText } from "../clipboard.ts";
 import { texts } from "../texts.en.ts";
 import { Button } from "./button.tsx";
 import { toast } from "./toast.tsx";
@@ -8,7 +9,7 @@ export function Snippet({ label, text, testid }: { label: string; text: string; 
   const copied = useSignal(false);
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(text);
+      await copyText(text);
       copied.value = true;
       setTimeout(() => (copied.value = false), 2000);
     } catch {

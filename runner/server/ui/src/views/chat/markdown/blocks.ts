@@ -1,0 +1,53 @@
+// Markdown as it comes: what is complete is read once, only the last block again at each step.
+import { Marked, type Token, type TokenizerExtension } from "marked";
+
+function math(name: string, level: "block" | "inline", start: RegExp, rule: RegExp): TokenizerExtension {
+  return {
+    name,
+    level,
+    start: (source) => {
+      const at = source.search(start);
+      return at < 0 ? undefined : at;
+    },
+    tokenizer: (source) => {
+      const found = rule.exec(source);
+      return found ? { type: name, raw: found[0], text: (found[1] ?? found[2] ?? "").trim() } : undefined;
+    },
+  };
+}
+
+const marked = new Marked({
+  gfm: true,
+  breaks: false,
+  extensions: [
+    math("mathBlock", "block", /\$\$|\\\[/, /^(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n+|$)/),
+    math("mathDisplay", "inline", /\$\$|\\\[/, /^(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\])/),
+    // A dollar that stands for money is followed by a blank, or closed by one, or before a figure.
+    math("math", "inline", /\$|\\\(/, /^(?:\$(?!\s)([^$\n]*?[^\s$\\])\$(?!\d)|\\\(([\s\S]+?)\\\))/),
+  ].map((extension) => extension as TokenizerExtension & { renderer: () => string }),
+});
+
+/** The blocks of a growing text. */
+export class Blocks {
+  /** Those that nothing can change any more. */
+  readonly settled: Token[] = [];
+  private read = 0;
+  private text = "";
+
+  /** The blocks after those that are settled. text: all of it, longer than the last time. */
+  rest(text: string): Token[] {
+    if (!text.startsWith(this.text.slice(0, this.read)) || text.length < this.read) {
+      this.settled.length = 0;
+      this.read = 0;
+    }
+    this.text = text;
+    const tokens: Token[] = marked.lexer(text.slice(this.read));
+    const last = tokens.findLastIndex((token) => token.type !== "space");
+    const head = tokens.slice(0, Math.max(0, last));
+    const raw = head.map((token) => token.raw).join("");
+    if (!head.length || !text.startsWith(raw, this.read)) return tokens;
+    this.settled.push(...head);
+    this.read += raw.length;
+    return tokens.slice(last);
+  }
+}

@@ -1,0 +1,179 @@
+// Answers as elements. No text becomes markup: HTML in it is shown as it is written, pictures are
+// named and not fetched, and links lead to web pages and mail only.
+import type { Token, Tokens } from "marked";
+import { Fragment, h, type VNode, type ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Blocks } from "./blocks.ts";
+import { Code } from "./code.tsx";
+
+type SetFormula = (tex: string, display: boolean) => ComponentChildren;
+let formula: SetFormula | null = null;
+let loading: Promise<void> | null = null;
+
+/** live: the text still grows. */
+export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
+  const state = useRef<{ blocks: Blocks; done: VNode[] } | null>(null);
+  state.current ??= { blocks: new Blocks(), done: [] };
+  const { blocks, done } = state.current;
+  const rest = blocks.rest(text);
+  if (blocks.settled.length < done.length) done.length = 0;
+  // The same element again is what Preact does not look into.
+  for (let at = done.length; at < blocks.settled.length; at++) done.push(<Fragment key={at}>{block(blocks.settled[at]!, false)}</Fragment>);
+  const from = done.length;
+  return (
+    <div class="markdown">
+      {done}
+      {rest.map((token, at) => (
+        <Fragment key={from + at}>{block(token, live && at === rest.length - 1)}</Fragment>
+      ))}
+    </div>
+  );
+}
+
+function block(token: Token, open: boolean): ComponentChildren {
+  const it = token as Tokens.Generic;
+  switch (it.type) {
+    case "space":
+    case "def":
+      return null;
+    case "heading":
+      // The page has its own h1 and h2.
+      return h(`h${Math.min(6, it.depth + 2)}`, null, inline(it.tokens));
+    case "code":
+      return <Code code={it.text.replace(/\n$/, "")} language={(it.lang ?? "").split(/\s/)[0]} open={open} />;
+    case "blockquote":
+      return <blockquote>{children(it, open)}</blockquote>;
+    case "hr":
+      return <hr />;
+    case "list":
+      return list(it as Tokens.List, open);
+    case "table":
+      return table(it as Tokens.Table);
+    case "mathBlock":
+      return <Formula tex={it.text} display />;
+    case "html":
+      return <p class="as-is">{it.raw.trim()}</p>;
+    case "text":
+      return inline(it.tokens ?? [token]);
+    case "checkbox":
+      return span(it);
+    default:
+      return <p>{it.tokens ? inline(it.tokens) : it.raw}</p>;
+  }
+}
+
+function children(token: Tokens.Generic, open = false): ComponentChildren {
+  const tokens = token.tokens ?? [];
+  return tokens.map((each, at) => <Fragment key={at}>{block(each, open && at === tokens.length - 1)}</Fragment>);
+}
+
+function list({ ordered, start, items }: Tokens.List, open: boolean): ComponentChildren {
+  const shown = items.map((item, at) => (
+    <li key={at} class={item.task ? "task" : undefined}>
+      {children(item, open && at === items.length - 1)}
+    </li>
+  ));
+  return ordered ? <ol start={start === 1 || start === "" ? undefined : start}>{shown}</ol> : <ul>{shown}</ul>;
+}
+
+function table({ header, rows }: Tokens.Table): ComponentChildren {
+  const align = (cell: Tokens.TableCell) => ({ textAlign: cell.align ?? undefined });
+  return (
+    <div class="table" tabindex={0} role="region" aria-label={header.map((cell) => cell.text).join(", ")}>
+      <table>
+        <thead>
+          <tr>
+            {header.map((cell, at) => (
+              <th key={at} scope="col" style={align(cell)}>
+                {inline(cell.tokens)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, at) => (
+            <tr key={at}>
+              {row.map((cell, column) => (
+                <td key={column} style={align(cell)}>
+                  {inline(cell.tokens)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function inline(tokens: Token[] | undefined): ComponentChildren {
+  return tokens?.map((token, at) => <Fragment key={at}>{span(token as Tokens.Generic)}</Fragment>);
+}
+
+function span(it: Tokens.Generic): ComponentChildren {
+  switch (it.type) {
+    case "strong":
+      return <strong>{inline(it.tokens)}</strong>;
+    case "em":
+      return <em>{inline(it.tokens)}</em>;
+    case "del":
+      return <del>{inline(it.tokens)}</del>;
+    case "codespan":
+      return <code>{it.text}</code>;
+    case "br":
+      return <br />;
+    case "checkbox":
+      return <input type="checkbox" checked={it.checked} disabled aria-label={it.checked ? "☑" : "☐"} />;
+    case "link":
+      return <Link href={it.href}>{inline(it.tokens)}</Link>;
+    case "image":
+      return <Link href={it.href}>🖼 {decoded(it.text || it.href)}</Link>;
+    case "math":
+      return <Formula tex={it.text} />;
+    case "mathDisplay":
+      return <Formula tex={it.text} display />;
+    case "html":
+      return it.raw;
+    case "escape":
+      return it.text;
+    default:
+      return it.tokens ? inline(it.tokens) : decoded(it.text ?? it.raw);
+  }
+}
+
+const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
+
+function decoded(text: string): string {
+  return text.replace(/&(amp|lt|gt|quot|apos|nbsp);/g, (_, name: string) => ENTITIES[name] ?? "");
+}
+
+/** Where a link may lead: web pages and mail, by an address that says so itself. */
+export function safeAddress(href: string): string | null {
+  try {
+    const url = new URL(decoded(href));
+    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+function Link({ href, children }: { href: string; children: ComponentChildren }) {
+  const address = safeAddress(href);
+  if (!address) return <span>{children}</span>;
+  return (
+    <a href={address} title={address} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  );
+}
+
+function Formula({ tex, display = false }: { tex: string; display?: boolean }) {
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    if (formula) return;
+    loading ??= import("./math.ts").then((module) => void (formula = module.formula));
+    loading.then(() => redraw(1)).catch(() => {});
+  }, []);
+  const shown = formula ? formula(tex, display) : <code>{tex}</code>;
+  return display ? <div class="formula">{shown}</div> : <>{shown}</>;
+}
