@@ -19,11 +19,15 @@
 namespace hearth {
 namespace {
 
-constexpr int PANELS = LANES == 16 ? 2 : 1;  // of a register tile
-constexpr int MR = PANELS * LANES;           // rows of a register tile
-constexpr int NR = LANES == 16 ? 4 : 8;      // its columns: a load for each, shared by the panels
-constexpr int KC = 512;                      // values of a row that are unpacked at a time
+// Of a register tile: each of its columns is loaded for all its panels. Where x86 multiplies bytes
+// in one instruction, it would wait for those loads with one panel; other AVX2 is short of registers
+// for two.
+constexpr int PANELS = SIGNED_ZERO_POINT != 0 ? 2 : 1;
+constexpr int NR = PANELS == 2 ? 4 : 8;  // columns
+constexpr int MR = PANELS * LANES;       // rows
+constexpr int KC = 512;                  // values of a row that are unpacked at a time
 constexpr int NC = 64 * NR;  // columns that pass over a panel before it is unpacked again
+
 // NR quantized columns. Byte j of value 4i + j of column c lies at values[(i * NR + c) * 4 + j];
 // what belongs to group g of it, at [g * NR + c].
 struct ColumnTile {
@@ -102,8 +106,17 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid_rows, int64_t first_k,
     }
 }
 
-// Sums of a register tile's rows, for each column.
-using Sums = float (*)[PANELS][LANES];
+// The sums of a register tile's rows, column by column: where they wait between passes over k, and
+// where they go.
+struct Sums {
+    float (*waiting)[PANELS][LANES];
+    float *const *y;  // of each column; null: they wait
+    int64_t row;      // the first, in y
+
+    float *at(int c, int p) const {
+        return y != nullptr ? y[c] + row + p * LANES : waiting[c][p];
+    }
+};
 
 // acc[c][p] += a group of values of panel p's rows, from this byte on, times those of column c.
 template <class F, int N, int P>
@@ -121,14 +134,15 @@ inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&a
     }
 }
 
-// sums[c][p] += the rows of panel p times column c of the tile, for N columns and P panels, values
-// from first_k to first_k + count.
+// The rows of panel p times column c of the tile, for N columns and P panels: adds what the values
+// from first_k to first_k + count come to.
 template <class F, int N, int P>
 void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, int count,
-                  Sums sums) {
+                  const Sums &sums) {
     vec_f32 total[N][P];
     for (int c = 0; c < N; c++)
-        for (int p = 0; p < P; p++) total[c][p] = load(sums[c][p]);
+        for (int p = 0; p < P; p++)
+            total[c][p] = first_k == 0 ? zero_f32() : load(sums.waiting[c][p]);
     const int64_t first_group = first_k / F::GROUP_SIZE * NR;
     const int8_t *x = tile.values + first_k * NR;
     const float *x_scale = tile.scale + first_k / 32 * NR, *x_sum = tile.scaled_sum + first_group;
@@ -159,7 +173,7 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
         x_scale += NR;
     }
     for (int c = 0; c < N; c++)
-        for (int p = 0; p < P; p++) store(sums[c][p], total[c][p]);
+        for (int p = 0; p < P; p++) store(sums.at(c, p), total[c][p]);
 }
 
 struct ThreadScratch {
@@ -167,45 +181,45 @@ struct ThreadScratch {
     alignas(64) float sums[NC][PANELS][LANES];
 };
 
-// sums of the first valid_rows rows of P panels from w on, for all columns of the block.
+// y of valid_rows rows from `row` on, of P panels at most, for all columns of the block.
 template <class F, int P>
-void multiply_panels(const ColumnBlock &block, const uint8_t *w, int valid_rows, Panel *panels,
-                     Sums sums) {
-    const size_t row_bytes = block.matrix.row_bytes;
+void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
+                     ThreadScratch &scratch) {
+    const hearth_matmul_matrix &matrix = block.matrix;
+    const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
     const TileLayout layout(block.k);
+    float *const *y = matrix.y + block.first;
+    const bool whole = valid_rows == P * LANES;
     for (int64_t first_k = 0; first_k < block.k; first_k += KC) {
         const int count = (int)std::min<int64_t>(KC, block.k - first_k);
+        const bool last = first_k + count == block.k;
         for (int p = 0; p < P; p++)
-            unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid_rows - p * LANES),
-                      first_k, count, P, panels[p]);
+            unpack<F>(w + p * LANES * matrix.row_bytes, matrix.row_bytes,
+                      std::min(LANES, valid_rows - p * LANES), first_k, count, P,
+                      scratch.panels[p]);
         for (int c = 0; c < block.columns; c += NR) {
             const ColumnTile tile =
                 layout.at((char *)block.tiles + (block.first + c) / NR * block.tile_bytes);
+            const Sums sums = {scratch.sums + c, last && whole ? y + c : nullptr, row};
             with_count<NR>(block.columns - c, [&](auto columns) {
-                micro_kernel<F, decltype(columns)::value, P>(panels, tile, first_k, count,
-                                                             sums + c);
+                micro_kernel<F, decltype(columns)::value, P>(scratch.panels, tile, first_k, count,
+                                                             sums);
             });
         }
     }
+    for (int c = 0; !whole && c < block.columns; c++)
+        std::memcpy(y[c] + row, scratch.sums[c], valid_rows * sizeof(float));
 }
 
 // Rows row to row + MR - 1 of y. With few columns one panel after the other, which the memory
 // likes.
 template <class F>
 void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch &scratch) {
-    const hearth_matmul_matrix &matrix = block.matrix;
-    const int valid_rows = (int)std::min<int64_t>(MR, matrix.rows - row);
-    const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
-    std::memset(scratch.sums, 0, sizeof(scratch.sums[0]) * block.columns);
-    if (block.columns > NR && valid_rows > MR - LANES) {
-        multiply_panels<F, PANELS>(block, w, valid_rows, scratch.panels, scratch.sums);
-    } else {
-        for (int p = 0; p * LANES < valid_rows; p++)
-            multiply_panels<F, 1>(block, w + p * LANES * matrix.row_bytes, valid_rows - p * LANES,
-                                  scratch.panels, (Sums)scratch.sums[0][p]);
-    }
-    for (int c = 0; c < block.columns; c++)
-        std::memcpy(matrix.y[block.first + c] + row, scratch.sums[c], valid_rows * sizeof(float));
+    const int valid_rows = (int)std::min<int64_t>(MR, block.matrix.rows - row);
+    if (block.columns > NR && valid_rows > MR - LANES)
+        return multiply_panels<F, PANELS>(block, row, valid_rows, scratch);
+    for (int r = 0; r < valid_rows; r += LANES)
+        multiply_panels<F, 1>(block, row + r, std::min(LANES, valid_rows - r), scratch);
 }
 
 // See matmul_tasks.h.
