@@ -28,6 +28,7 @@ constexpr int VALUE_CELLS = 16;  // whose values, as doubles, leave space in the
 // has the keys of PACKED_CELLS cells, eight numbers of each.
 constexpr int PACKED_CELLS = LANES / 8;
 constexpr int SCORE_CELLS = 4 * PACKED_CELLS;  // whose keys are multiplied together
+constexpr int MAX_ROWS = LANES == 16 ? 4 : 2;  // taken together: so many sums fit into registers
 constexpr int64_t MAX_HEAD_DIM = 256;
 
 // A product is rounded to UNIT by adding ROUNDER, of whose last bit it is the size; the bits of the
@@ -146,12 +147,13 @@ uint32_t load_values(const hearth_attention_args &a, int64_t head, const int32_t
     return large;
 }
 
-// Calls f(r, R) for the tile's rows, R of them at a time as a compile-time constant: 4, 2 or 1.
+// Calls f(r, R) for the tile's rows, R of them at a time as a compile-time constant: MAX_ROWS, 2 or
+// 1.
 template <class F>
 void for_rows(const VisibleCells::Tile &tile, F f) {
     int r = tile.row;
     const int last = tile.row + tile.rows;
-    for (; r + 4 <= last; r += 4) f(r, std::integral_constant<int, 4>{});
+    for (; r + MAX_ROWS <= last; r += MAX_ROWS) f(r, std::integral_constant<int, MAX_ROWS>{});
     for (; r + 2 <= last; r += 2) f(r, std::integral_constant<int, 2>{});
     for (; r < last; r++) f(r, std::integral_constant<int, 1>{});
 }
