@@ -36,7 +36,6 @@ export const texts = {
   errors: {
     unreachable: "The daemon does not answer. Is it running?",
     status: (status: number) => `The daemon answered with status ${status}.`,
-    scope: "This needs an API key with the scope admin.",
     clipboard: "The browser does not let this page copy. Select the text and copy it by hand.",
     view: "This view could not be loaded. Reload the page: the daemon may have been upgraded.",
   },

@@ -6,7 +6,7 @@ import { Button } from "./button.tsx";
 export function Notice({ error, onRetry }: { error: ApiError; onRetry?: () => void }) {
   return (
     <div class="notice" role="alert" data-testid="notice">
-      <p>{error.status === 403 ? texts.errors.scope : error.message}</p>
+      <p>{error.message}</p>
       {onRetry && error.status !== 403 && <Button onClick={onRetry}>{texts.common.retry}</Button>}
     </div>
   );

@@ -1,9 +1,10 @@
 // Text to be copied: commands, programs, keys.
 import { useSignal } from "@preact/signals";
 import { copyText } from "../clipboard.ts";
+import { copyText } from "../clipboard.ts";
 import { texts } from "../texts.en.ts";
 import { Button } from "./button.tsx";
-import { toast } from "./toast.tsx";
+import { toastError } from "./toast.tsx";
 
 export function Snippet({ label, text, testid }: { label: string; text: string; testid?: string }) {
   const copied = useSignal(false);
@@ -12,8 +13,8 @@ export function Snippet({ label, text, testid }: { label: string; text: string; 
       await copyText(text);
       copied.value = true;
       setTimeout(() => (copied.value = false), 2000);
-    } catch {
-      toast(texts.errors.clipboard, "error");
+    } catch (error) {
+      toastError(error);
     }
   };
   return (

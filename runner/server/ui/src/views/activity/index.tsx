@@ -36,8 +36,8 @@ export default function Activity() {
         <h2 id="graphs-title">{words.graphs}</h2>
         <Graphs samples={history.value.samples} />
       </section>
-      <section aria-labelledby="loaded-title">
-        <h2 id="loaded-title">{words.models}</h2>
+      <section>
+        <h2>{words.models}</h2>
         {models.length ? <Models models={models} /> : <p class="quiet">{words.idle}</p>}
       </section>
       <Requests />

@@ -36,8 +36,8 @@ export function Requests() {
   const { request } = words;
   const shown = found.value?.requests.filter((each) => !OWN.has(each.path)) ?? [];
   return (
-    <section aria-labelledby="requests-title">
-      <h2 id="requests-title">{words.requests}</h2>
+    <section>
+      <h2>{words.requests}</h2>
       {found.error && <Notice error={found.error} onRetry={found.again} />}
       {found.value && shown.length === 0 && (
         <p class="quiet" data-testid="no-requests">

@@ -26,6 +26,7 @@ export default function Models() {
   const over = useSignal(false);
   const names = found.value?.models.map((model) => model.name).join();
   useEffect(disk.again, [names]);
+  const isAdmin = disk.error?.status !== 403; // what changes the store needs that scope
   const again = () => {
     found.again();
     disk.again();
@@ -60,20 +61,24 @@ export default function Models() {
         {found.value?.models.length === 0 && <p>{words.none}</p>}
         <ul class="cards" data-testid="models">
           {found.value?.models.map((model) => (
-            <ModelCard key={model.name} model={model} running={found.value?.running.find((each) => each.name === model.name)} loads={loadsOf(found.value?.running)} onChange={again} />
+            <ModelCard key={model.name} model={model} running={found.value?.running.find((each) => each.name === model.name)} isAdmin={isAdmin} loads={loadsOf(found.value?.running)} onChange={again} />
           ))}
         </ul>
       </section>
       <Pulls onDone={again} />
-      <Upload files={dropped} onSent={(sent) => (draft.value = sent)} />
-      <section class="row">
-        <Button icon="edit" onClick={() => (draft.value = { name: "", modelfile: words.create.template, files: {} })} testid="create-open">
-          {words.create.open}
-        </Button>
-        <Button icon="tool" onClick={() => (upkeep.value = true)} testid="upkeep-open">
-          {words.upkeep.open}
-        </Button>
-      </section>
+      {isAdmin && (
+        <>
+          <Upload files={dropped} onSent={(sent) => (draft.value = sent)} />
+          <section class="row">
+            <Button icon="edit" onClick={() => (draft.value = { name: "", modelfile: words.create.template, files: {} })} testid="create-open">
+              {words.create.open}
+            </Button>
+            <Button icon="tool" onClick={() => (upkeep.value = true)} testid="upkeep-open">
+              {words.upkeep.open}
+            </Button>
+          </section>
+        </>
+      )}
       {shown && <Details model={shown} onClose={() => go("models")} onBase={(made) => (draft.value = made)} onChange={again} />}
       {draft.value && <Create draft={draft.value} onClose={() => (draft.value = null)} onDone={again} />}
       {upkeep.value && <Upkeep onClose={() => (upkeep.value = false)} onDone={again} />}

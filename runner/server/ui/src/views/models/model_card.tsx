@@ -16,7 +16,16 @@ export function planText({ fits, needed, free }: Plan): string {
   return fits === "loaded" ? words.plan.loaded(size(needed)) : words.plan[fits](size(needed), size(free));
 }
 
-export function ModelCard({ model, running, loads, onChange }: { model: Installed; running?: Running; loads: string; onChange: () => void }) {
+interface Given {
+  model: Installed;
+  running?: Running;
+  /** What is in memory; plans change with it. */
+  loads: string;
+  isAdmin: boolean;
+  onChange: () => void;
+}
+
+export function ModelCard({ model, running, loads, isAdmin, onChange }: Given) {
   const plan = useSignal<Plan | null>(null);
   const busy = useSignal(false);
   const deleting = useSignal(false);
@@ -77,9 +86,11 @@ export function ModelCard({ model, running, loads, onChange }: { model: Installe
         <Button kind="quiet" aria-label={label(words.details)} onClick={() => go("models", model.name)} testid="model-details">
           {words.details}
         </Button>
-        <Button kind="quiet" icon="trash" aria-label={label(words.remove)} onClick={() => (deleting.value = true)} testid="model-delete">
-          {words.remove}
-        </Button>
+        {isAdmin && (
+          <Button kind="quiet" icon="trash" aria-label={label(words.remove)} onClick={() => (deleting.value = true)} testid="model-delete">
+            {words.remove}
+          </Button>
+        )}
       </div>
       {deleting.value && <Delete model={model} onClose={() => (deleting.value = false)} onDone={onChange} />}
     </li>

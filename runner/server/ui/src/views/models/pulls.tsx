@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { ask } from "../../api.ts";
 import { Button } from "../../components/button.tsx";
 import { Checkbox, TextField } from "../../components/field.tsx";
+import { Notice } from "../../components/notice.tsx";
 import { Progress } from "../../components/progress.tsx";
 import { toastError } from "../../components/toast.tsx";
 import { size } from "../../format.ts";
@@ -42,9 +43,11 @@ export function Pulls({ onDone }: { onDone: () => void }) {
     await act("api/pulls", "POST", { model, insecure: insecure.value });
     name.value = "";
   };
+  if (found.error?.status === 403) return null;
   return (
     <section aria-labelledby="pull-title">
       <h2 id="pull-title">{words.title}</h2>
+      {found.error && <Notice error={found.error} onRetry={found.again} />}
       <form onSubmit={start}>
         <div class="row">
           <TextField label={words.name} hint={words.hint} value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} autocomplete="off" spellcheck={false} testid="pull-name" />
@@ -93,7 +96,7 @@ function PullCard({ pull, act }: { pull: Pull; act: (path: string, method?: stri
           </Button>
         )}
         {(phase === "paused" || phase === "failed") && (
-          <Button aria-label={of(words.resume)} onClick={() => act(`${path}/resume`)} testid="pull-resume">
+          <Button aria-label={of(phase === "paused" ? words.resume : words.again)} onClick={() => act(`${path}/resume`)} testid="pull-resume">
             {phase === "paused" ? words.resume : words.again}
           </Button>
         )}

@@ -48,8 +48,8 @@ export function Keys() {
   };
   const said = (each: string) => words.scope[each as keyof typeof words.scope] ?? each;
   return (
-    <section aria-labelledby="keys-title">
-      <h2 id="keys-title">{words.title}</h2>
+    <section>
+      <h2>{words.title}</h2>
       {found.error && <Notice error={found.error} onRetry={found.again} />}
       {found.value?.length === 0 && <p>{words.none}</p>}
       {found.value && found.value.length > 0 && (

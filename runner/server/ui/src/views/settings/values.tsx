@@ -13,8 +13,8 @@ export function Values({ settings }: { settings: Polled<DaemonSettings> }) {
   const found = settings.value;
   const shown = found?.settings.filter((each) => all.value || each.source !== null) ?? [];
   return (
-    <section aria-labelledby="values-title">
-      <h2 id="values-title">{words.title}</h2>
+    <section>
+      <h2>{words.title}</h2>
       {settings.error && <Notice error={settings.error} onRetry={settings.again} />}
       {found && (
         <>
