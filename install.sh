@@ -385,6 +385,20 @@ link() {
     command=$launcher
 }
 
+# Completion for the shells that have a folder for it, and the manual pages.
+link_help() {
+    "$prefix/bin/hearth" completion --everywhere >/dev/null 2>&1 || :
+    [ -f "$prefix/share/man/man1/hearth.1" ] || return 0
+    mkdir -p "$man" && ln -sf "$prefix/share/man/man1"/hearth*.1 "$man/"
+}
+
+remove_help() {
+    rm -f "$man"/hearth.1 "$man"/hearth-*.1
+    remove "${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/hearth"
+    remove "$HOME/.zfunc/_hearth"
+    remove "${XDG_CONFIG_HOME:-$HOME/.config}/fish/completions/hearth.fish"
+}
+
 path_hint() {
     folder=$(dirname "$launcher")
     case ":$PATH:" in
@@ -420,6 +434,7 @@ install() {
     fi
     [ "$dev" = no ] || { say "hearth's tools are ready in $prefix ($(($(now) - begun)) s)"; return; }
     link
+    [ "$command" != "$launcher" ] || link_help
     say "hearth is ready after $(($(now) - begun)) s: $command"
     path_hint
 }
@@ -480,7 +495,10 @@ uninstall() {
         say "$prefix was not made by install.sh and stays"
     fi
     case $(readlink "$launcher" 2>/dev/null) in
-    "$prefix"/*) remove "$launcher" ;;
+    "$prefix"/*)
+        remove "$launcher"
+        remove_help
+        ;;
     esac
     if [ "$purge" = yes ]; then
         remove "$data/models"
@@ -525,7 +543,7 @@ settle_paths() {
     *) prefix=$called_from/$prefix ;;
     esac
     prefix=${prefix%/}
-    launcher=$HOME/.local/bin/hearth
+    launcher=$HOME/.local/bin/hearth man=$HOME/.local/share/man/man1
     wheels=${HEARTH_WHEELS:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth/wheels}
 }
 

@@ -1,9 +1,10 @@
-"""Names for the shell's completion. Those of models and keys are from a daemon that is running:
-starts none, says nothing."""
+"""What the scripts in cli/shells offer for a word. Starts no daemon, and says nothing else."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +14,49 @@ if TYPE_CHECKING:
     from runner.client import Client
 
 
+_MANIFESTS = "manifests"
+_DEFAULTS = ("registry.ollama.ai", "library", "latest")
+
+
+def offer(command: Any, words: list[str]) -> None:
+    """Print what the last of words may become: a line for each, with a tab and what it means."""
+    from typer._completion_classes import BashComplete  # knows nothing of bash that is used here
+
+    *before, incomplete = words or [""]
+    for item in BashComplete(command, {}, "hearth", "").get_completions(before, incomplete):
+        print(item.value, " ".join((item.help or "").split()), sep="\t")
+
+
 def installed_models(incomplete: str) -> list[str]:
-    """Names of installed models that begin with incomplete."""
+    """Names of installed models that begin with incomplete: of the daemon's folder where this user
+    can read it, which takes a fifth of the time of asking the daemon and needs none."""
+    from cli.addresses import daemon_facts, is_local, spoken_plainly
+    from runner.settings import SettingsError, load
+
+    try:
+        settings = load()
+    except SettingsError:
+        return []
+    if is_local(spoken_plainly(settings)):
+        told = daemon_facts(settings, settings.address.reachable.url).get("models")
+        if names := _stored(Path(told) if told else settings.models_dir):
+            return sorted(name for name in names if name.startswith(incomplete))
     return _names(lambda client: (model["name"] for model in client.tags()), incomplete)
+
+
+def _stored(root: Path) -> list[str]:
+    """The names of a store's models in their shortest form, from the names of its manifests."""
+    found = []
+    for folder, _, tags in os.walk(root / _MANIFESTS):
+        place = Path(folder).relative_to(root / _MANIFESTS).parts
+        if len(place) != 3:
+            continue
+        host, namespace, model = place
+        host = "" if host == _DEFAULTS[0] else f"{host}/"
+        namespace = "" if not host and namespace == _DEFAULTS[1] else f"{namespace}/"
+        found += [f"{host}{namespace}{model}" + ("" if tag == _DEFAULTS[2] else f":{tag}")
+                  for tag in tags]  # fmt: skip
+    return found
 
 
 InstalledModel = Annotated[

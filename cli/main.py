@@ -14,11 +14,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cli.commands import ALIASES, VERBS
+from cli.completion import offer
 from cli.errors import INTERRUPTED, report
 from cli.verb import load
 
-_COMPLETION = ("--install-completion", "--show-completion")
-_SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 _EPILOG = """\b
 Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status, no daemon running,
 4 answer cut by a limit that nobody set, 130 stopped by Ctrl-C.
@@ -56,6 +55,7 @@ app = typer.Typer(
     invoke_without_command=True,
     epilog=_EPILOG,
     rich_markup_mode=None,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -90,23 +90,13 @@ def hearth(
         print(context.get_help())
 
 
-def _command(args: list[str]) -> Any:
-    """The command of all verbs. Options of completion take a shell's name where one is given:
-    typer declares them in one way or the other, by a variable."""
-    option, named, _ = args[0].partition("=") if args else ("", "", "")
-    if option not in _COMPLETION or not (named or args[1:]):
-        return typer.main.get_command(app)
-    os.environ[_SHELL_IS_NAMED] = "1"
-    try:
-        return typer.main.get_command(app)
-    finally:
-        del os.environ[_SHELL_IS_NAMED]
-
-
 def execute(args: list[str]) -> int:
     """Run the command line in args; returns the exit code."""
-    command = _command(args)
     try:
+        command: Any = typer.main.get_command(app)
+        if "_HEARTH_COMPLETE" in os.environ:
+            offer(command, args)
+            return 0
         command(args, prog_name="hearth")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -16,9 +16,9 @@ _INTRO = """\
 # Command line
 
 The daemon starts by itself with the first command that needs it. Results go to stdout, progress
-and errors to stderr. Every command takes `--help`. `hearth --version` prints the version, and
-`hearth --install-completion` lets the shell complete commands, the names of models, parameters and
-types; `hearth --install-completion zsh` names another shell than the current one.
+and errors to stderr. Every command takes `--help`, and has a manual page: `man hearth-run`.
+`hearth --version` prints the version, and `hearth completion --install` lets bash, zsh and fish
+complete commands, options, and the names of models, keys, parameters and types.
 
 | exit code | means |
 | --- | --- |

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generator import api, cli, conformance, diagram, metrics, parameters, plots, settings
+from docs.generator import api, cli, conformance, diagram, man, metrics, parameters, plots, settings
 from docs.generator.measurements import load, readme_table, tables
 from runner.chat.families import PARSERS
 
@@ -32,6 +32,8 @@ def whole_files() -> dict[Path, str]:
     files = {DOCS / "reference" / name: _NOTE + page() for name, page in pages.items()}
     for name, text in api.pages().items():
         files[DOCS / "reference" / "api" / name] = _NOTE + text
+    for name, text in man.pages().items():
+        files[DOCS / "man" / name] = text
     for name, picture in {**plots.pictures(load()), **diagram.pictures()}.items():
         files[DOCS / "images" / name] = picture
     files[ROOT / "modelfile" / "parsers.txt"] = "".join(f"{name}\n" for name in sorted(PARSERS))

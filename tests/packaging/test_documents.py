@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,6 +59,39 @@ def test_settings_are_those_of_the_program() -> None:
 def test_commands_are_those_of_the_program() -> None:
     page = _text(REPOSITORY / "docs/reference/cli.md")
     assert re.findall(r"^## hearth ([\w-]+)$", page, re.MULTILINE) == list(VERBS)
+
+
+def test_manual_pages_are_sound_and_found(tmp_path: Path) -> None:
+    """By the judges that are there: mandoc, groff, and what man builds its index with."""
+    pages = sorted((REPOSITORY / "docs" / "man").glob("*.1"))
+    assert {page.stem for page in pages} == {"hearth", *(f"hearth-{verb}" for verb in VERBS)}
+    judges = {
+        "mandoc": ["-T", "lint", "-W", "warning"],
+        "groff": ["-man", "-ww", "-z", "-T", "utf8"],
+        "lexgrog": ["--man"],
+    }
+    tried = 0
+    for name, options in judges.items():
+        if shutil.which(name) is None:
+            continue
+        tried += 1
+        ran = subprocess.run([name, *options, *map(str, pages)], capture_output=True, text=True)
+        said = ran.stderr + ("" if name == "lexgrog" else ran.stdout)
+        faults = [line for line in said.splitlines() if "missing date" not in line]  # none is meant
+        assert not faults, faults[:5]
+        assert "parse failed" not in ran.stdout
+    if shutil.which("man") is not None:
+        tried += 1
+        folder = tmp_path / "man1"
+        folder.mkdir()
+        for page in pages:
+            shutil.copy(page, folder)
+        command = ["man", "-M", str(tmp_path), "hearth", "run"]
+        env = {**os.environ, "MANPAGER": "cat"}
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        assert "HEARTH-RUN(1)" in ran.stdout
+    if not tried:
+        pytest.skip("neither mandoc, groff nor man is installed")
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=_id)

@@ -189,6 +189,28 @@ def test_uninstall_removes_the_program_and_keeps_the_models(machine: Machine) ->
     assert (machine.home / ".local/share/hearth/models/weights").exists()
 
 
+def test_manual_pages_and_completion_come_and_go(machine: Machine) -> None:
+    prefix = _installed(machine)
+    (machine.home / ".local/bin/hearth").unlink()
+    fish = machine.home / ".config/fish/completions"
+    fish.mkdir(parents=True)
+    pages = prefix / "share/man/man1"
+    pages.mkdir(parents=True)
+    (pages / "hearth.1").write_text("page")
+    (pages / "hearth-run.1").write_text("page")
+    command = prefix / "bin/hearth"
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -P -m cli.main "$@"\n'
+    )
+    command.chmod(0o755)
+    assert machine.functions("link; link_help").returncode == 0
+    assert (fish / "hearth.fish").exists()
+    page = machine.home / ".local/share/man/man1/hearth-run.1"
+    assert page.read_text() == "page"
+    assert machine.functions("uninstall").returncode == 0
+    assert not [*fish.iterdir(), *page.parent.iterdir()]
+
+
 def test_uninstall_with_purge_leaves_nothing(machine: Machine) -> None:
     _installed(machine)
     (machine.home / ".local/state/hearth").mkdir(parents=True)
@@ -309,7 +331,10 @@ def test_shell_scripts_pass_shellcheck() -> None:
     if shellcheck is None:
         pytest.skip("shellcheck is not installed")
     done = subprocess.run(
-        [shellcheck, str(REPOSITORY / "install.sh"), str(REPOSITORY / ".ci/run")],
+        [
+            shellcheck,
+            *(str(REPOSITORY / n) for n in ("install.sh", ".ci/run", "cli/shells/hearth.bash")),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

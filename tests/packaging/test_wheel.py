@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -37,7 +38,7 @@ def test_wheel_holds_every_module_and_its_data(wheel: zipfile.ZipFile) -> None:
         for path in (REPOSITORY / package).rglob("*")
         if path.is_file() and not _left_out(path.relative_to(REPOSITORY))
     }
-    held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    held = {name for name in wheel.namelist() if not re.match(r"[^/]*\.(dist-info|data)/", name)}
     assert held == expected
 
 
@@ -54,6 +55,11 @@ def test_wheel_holds_ember(wheel: zipfile.ZipFile) -> None:
     assert {"registry/builtin/ember/ember.gguf", "registry/builtin/ember/Modelfile"} <= names
     assert wheel.read("registry/builtin/ember/ember.gguf")[:4] == b"GGUF"
     assert wheel.getinfo("registry/builtin/ember/ember.gguf").file_size <= 12_000_000
+
+
+def test_wheel_holds_the_manual_pages(wheel: zipfile.ZipFile) -> None:
+    names = {name.partition(".data/data/")[2] for name in wheel.namelist()}
+    assert {"share/man/man1/hearth.1", "share/man/man1/hearth-run.1"} <= names
 
 
 def test_wheel_leaves_the_tests_out(wheel: zipfile.ZipFile) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import pytest
 from cli import connection
 from cli.commands import VERBS
 from cli.main import execute
+from registry.names import Name
 from tests.unit.cli.test_main import loaded_after
 
 
@@ -29,7 +29,8 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path))  # without models
     monkeypatch.setattr(connection, "connect", lambda **options: Daemon())
 
 
@@ -39,16 +40,14 @@ class Offers(Protocol):
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Offers:
-    """Asks as the script of bash does: what is offered for the last word."""
+    """Asks as the scripts do: what is offered for the last word."""
 
     def ask(*args: str) -> list[str]:
-        monkeypatch.setenv("_HEARTH_COMPLETE", "complete_bash")
-        monkeypatch.setenv("COMP_WORDS", shlex.join(["hearth", *filter(None, args)]))
-        monkeypatch.setenv("COMP_CWORD", str(len(args)))
-        assert execute([]) == 0
+        monkeypatch.setenv("_HEARTH_COMPLETE", "words")
+        assert execute([*args]) == 0
         shown = capfd.readouterr()
         assert shown.err == ""
-        return shown.out.split()
+        return [line.partition("\t")[0] for line in shown.out.splitlines()]
 
     return ask
 
@@ -62,8 +61,7 @@ def test_verbs_are_offered_without_a_daemon(offered: Offers) -> None:
 
 def test_completing_a_verb_imports_none() -> None:
     loaded = loaded_after(
-        "import os, cli.main; os.environ |= {'_HEARTH_COMPLETE': 'complete_bash',"
-        " 'COMP_WORDS': 'hearth s', 'COMP_CWORD': '1'}; cli.main.execute([])"
+        "import os, cli.main; os.environ['_HEARTH_COMPLETE'] = 'words'; cli.main.execute(['s'])"
     )
     assert not [name for name in loaded if name.startswith("cli.commands.")]
 
@@ -72,33 +70,32 @@ def test_the_script_is_printed_and_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("shellingham.detect_shell", lambda: ("fish", "/usr/bin/fish"))
-    assert execute(["--show-completion"]) == 0
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    assert execute(["completion"]) == 0
     script = capsys.readouterr().out
-    assert "_HEARTH_COMPLETE=complete_fish" in script
-    assert execute(["--install-completion"]) == 0
+    assert "__hearth_offers" in script
+    assert execute(["completion", "--install"]) == 0
     assert (tmp_path / ".config/fish/completions/hearth.fish").read_text() == script
+    assert execute(["completion", "zsh", "--install"]) == 0
+    assert "fpath=(" in capsys.readouterr().err
+    assert (tmp_path / ".zfunc/_hearth").read_text().startswith("#compdef hearth")
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert execute(["completion"]) == 2
+    assert "no completion for tcsh" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("detected", [True, False])
-def test_a_shell_that_is_named_counts_and_not_the_current_one(
-    detected: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_each_shell_that_has_a_folder_gets_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    if detected:
-        monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
-    assert execute(["--show-completion", "zsh"]) == 0
-    script = capsys.readouterr().out
-    assert script.startswith("#compdef hearth")
-    assert execute(["--show-completion=fish"]) == 0
-    assert "complete_fish" in capsys.readouterr().out
-    assert execute(["--install-completion", "zsh"]) == 0
-    assert (tmp_path / ".zfunc" / "_hearth").read_text().strip() == script.strip()
-    assert execute(["--show-completion", "tcsh"]) == 2
-    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "data/bash-completion/completions").mkdir(parents=True)
+    assert execute(["completion", "--everywhere"]) == 0
+    found = [path.relative_to(tmp_path) for path in tmp_path.rglob("*hearth*")]
+    assert found == [Path("data/bash-completion/completions/hearth")]
 
 
 def test_choices_are_offered(offered: Offers) -> None:
@@ -139,9 +136,29 @@ def test_only_loaded_models_are_offered_to_stop(offered: Offers) -> None:
     assert offered("stop", "") == ["zephyr"]
 
 
+def test_names_of_installed_models_need_no_daemon_and_import_no_client(
+    offered: Offers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path))
+    monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:1")
+    names = ("ember", "qwen:0.5b", "me/mine", "hf.co/me/mine:q4", "hf.co/library/odd")
+    for name in names:
+        path = tmp_path / "models/manifests" / str(Name.parse(name)).replace(":", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert offered("show", "") == sorted(names)
+    assert offered("rm", "ember", "hf") == ["hf.co/library/odd", "hf.co/me/mine:q4"]
+    loaded = loaded_after(
+        f"import os, cli.main; os.environ |= {{'_HEARTH_COMPLETE': 'words', 'HEARTH_HOME':"
+        f" '{tmp_path}'}}; cli.main.execute(['show', ''])"
+    )
+    assert "runner.client" not in loaded
+
+
 def test_without_a_daemon_nothing_is_offered_and_none_is_started(
     offered: Offers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HEARTH_HOME", "/nonexistent")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEARTH_HOST", f"127.0.0.1:{unused.getsockname()[1]}")
