@@ -1,10 +1,9 @@
 // Text to be copied: commands, programs, keys.
 import { useSignal } from "@preact/signals";
 import { copyText } from "../clipboard.ts";
-import { copyText } from "../clipboard.ts";
 import { texts } from "../texts.en.ts";
 import { Button } from "./button.tsx";
-import { toastError } from "./toast.tsx";
+import { toast } from "./toast.tsx";
 
 export function Snippet({ label, text, testid }: { label: string; text: string; testid?: string }) {
   const copied = useSignal(false);
@@ -13,8 +12,8 @@ export function Snippet({ label, text, testid }: { label: string; text: string; 
       await copyText(text);
       copied.value = true;
       setTimeout(() => (copied.value = false), 2000);
-    } catch (error) {
-      toastError(error);
+    } catch {
+      toast(texts.errors.clipboard, "error");
     }
   };
   return (
