@@ -91,6 +91,7 @@ def _line(record: RequestRecord) -> str:
         "method": record.scope["method"],
         "path": record.scope["path"][:_MAX_PATH_CHARS],
         "status": record.status,
+        "error": record.error,
         "bytes": record.sent_bytes,
         "duration_s": round(record.took_s, 6),
         "model": record.model,

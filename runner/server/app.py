@@ -84,6 +84,7 @@ from runner.server.request_log import DebugLines, RequestSink, recorded
 from runner.server.request_log import log as http_log
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
+from runner.server.tracing import open_traces
 from runner.server.ui import page
 from runner.server.upkeep import cache, fsck, gc, imports
 from runner.setting_values import Address
@@ -153,15 +154,16 @@ def build_services(
             VectorDatabase(settings.data_dir / VECTORS_FILE, settings.max_files_size // 2),
             ModelEmbedder(models),
         ),
-        sinks=_sinks(settings),
+        sinks=_sinks(settings, library.version),
     )
     return services
 
 
-def _sinks(settings: Settings) -> tuple[RequestSink, ...]:
+def _sinks(settings: Settings, version: str) -> tuple[RequestSink, ...]:
     lines = DebugLines() if http_log.isEnabledFor(logging.DEBUG) else None
     access = AccessLog(settings.state_dir / ACCESS_LOG) if settings.access_log else None
-    return tuple(sink for sink in (lines, access) if sink is not None)
+    traces = open_traces(version, settings.offline)
+    return tuple(sink for sink in (lines, access, traces) if sink is not None)
 
 
 def create_app(services: Services, public: bool = False) -> ASGIApp:

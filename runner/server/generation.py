@@ -75,6 +75,7 @@ class Generation:
         """Generate all sequences."""
         stream = self.lease.worker.generate(self.requests)
         if record := current_record():
+            record.start(self.requests[0])
             stream.on_finish = record.finish
         return stream
 

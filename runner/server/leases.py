@@ -12,6 +12,7 @@ from runner.models.lease import Lease
 from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest, warn
 from runner.server.keep_alive import keep_alive_s
+from runner.server.request_log import current_record
 from runner.types import OWN_FORM, EmbeddingForm, Embeddings, GenerateRequest
 
 
@@ -31,7 +32,10 @@ async def leased(
 
 
 def tell_notes(lease: Lease) -> None:
-    """Let the answer and the log say which options of the request have no effect."""
+    """Let the answer and the log say which options of the request have no effect, and its record
+    how long it waited for the model."""
+    if record := current_record():
+        record.lease(lease.load_s)
     warn(lease.bundle.name.short, lease.notes)
 
 

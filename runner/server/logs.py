@@ -154,5 +154,13 @@ def set_up(level: str, form: str = "text") -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler, recent], force=True)
     # httpcore's debug lines hold the headers of registries' answers, with tokens in their URLs.
-    for name in ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
+    for name in (
+        "asyncio",
+        "uvicorn",
+        "uvicorn.error",
+        "uvicorn.access",
+        "httpx",
+        "httpcore",
+        "urllib3",
+    ):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runner.types import Finish, Usage
+from runner.types import Finish, GenerateRequest, SamplingParams, Usage
 
 log = logging.getLogger("hearth.http")
 
@@ -34,21 +34,25 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is told of a request. began_ns: since 1970. is_inference: a model answers it. key: the
-    name of the API key. leased_ns: when the model was there, after load_s; None: it was not waited
-    for. ended: the first of its sequences; usage: of all of them, with the times of the first."""
+    """What is told of a request. began_ns: since 1970. key: the name of the API key. error: the
+    code of what ended it, with the status that it has or would have. leased_ns: when the model was
+    there, after load_s; None: it was not asked for one. ended: the first of its sequences; usage:
+    of all of them, with the times of the first."""
 
     scope: Scope
     began_ns: int = field(default_factory=time.time_ns)
     took_s: float = 0.0
-    is_inference: bool = False
     key: str | None = None
     model: str | None = None
     status: int | None = None
+    error: str | None = None
+    error_status: int | None = None
     request_id: str | None = None
     sent_bytes: int = 0
     leased_ns: int | None = None
     load_s: float = 0.0
+    sampling: SamplingParams | None = None
+    max_tokens: int | None = None
     ended: list[Ended] = field(default_factory=list)
     sequences: int = 0
     usage: Usage | None = None
@@ -60,6 +64,14 @@ class RequestRecord:
     def lease(self, load_s: float) -> None:
         """The model is there, now, after load_s."""
         self.leased_ns, self.load_s = time.time_ns(), load_s
+
+    def start(self, request: GenerateRequest) -> None:
+        """The first of its sequences begins."""
+        self.sampling, self.max_tokens = request.sampling, request.max_tokens
+
+    def fail(self, code: str, status: int) -> None:
+        """It ends with an error."""
+        self.error, self.error_status = code, status
 
     def finish(self, finish: Finish) -> None:
         """A sequence has ended, now."""

@@ -133,20 +133,28 @@ class Endpoint:
         try:
             await self._answer(http)
         except ClientDisconnected:
-            return
+            _record_gone()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not http.gone or task is None:
                 raise
             task.uncancel()
+            _record_gone()
         except Exception as error:
             await _tell(http, error)
         finally:
             http.release()
 
 
+def _record_gone() -> None:
+    if record := current_record():
+        record.fail("client_disconnected", 499)  # as nginx has it
+
+
 async def _tell(http: HttpRequest, error: Exception) -> None:
     failure = failure_of(error, http.request_id)
+    if record := current_record():
+        record.fail(failure.code, failure.status)
     surface = surface_of(http.scope["path"], to_anthropic=http.of_anthropic)
     if not http.started:
         body = surface.body(failure)
