@@ -48,6 +48,7 @@ from runner.settings import Settings, source
 log = logging.getLogger("hearth.cache")
 
 MAX_BYTES = 10 << 30
+MAX_FILES = 4096  # what the daemon knows of them takes some 2 KB each of its memory
 DISK_SHARE = 0.05  # by default at most so much of the disk
 SPARE_SHARE = 0.01  # of the disk, which stays free whatever the limit is
 _KEPT_SHARE = 0.9  # of the limit, once files must go: not for each one anew
@@ -85,6 +86,16 @@ class _File:
     size_bytes: int
 
 
+@dataclass(slots=True)
+class _Usage:
+    files: int = 0
+    size_bytes: int = 0
+
+    def add(self, files: int, size_bytes: int) -> None:
+        self.files = max(0, self.files + files)
+        self.size_bytes = max(0, self.size_bytes + size_bytes)
+
+
 class SavedPrefixes:
     """The folder of a daemon."""
 
@@ -96,7 +107,7 @@ class SavedPrefixes:
         self._lock = threading.RLock()
         self._folders: dict[str, PrefixFolder] = {}
         self._writing: set[str] = set()
-        self._size_bytes: int | None = None  # of all files; None: not counted yet
+        self._used: _Usage | None = None  # by all files; None: not counted yet
         self._secret = b""
         self._refused: str | None = None  # why nothing is saved or read
         self._paused_until_s = 0.0
@@ -117,10 +128,7 @@ class SavedPrefixes:
     @property
     def size_bytes(self) -> int:
         """What they take."""
-        with self._lock:
-            if self._size_bytes is None:
-                self._size_bytes = sum(file.size_bytes for file in self._files())
-            return self._size_bytes
+        return self._usage().size_bytes
 
     def folder(self, about: Header) -> PrefixFolder:
         """That of one way to load a model. about: what its states depend on, and its name, which
@@ -166,7 +174,7 @@ class SavedPrefixes:
             except OSError as error:
                 self._pause(error)
             else:
-                self._size_bytes = self.size_bytes + writer.size_bytes
+                self._usage().add(1, writer.size_bytes)
                 for needless in folder.add(part):
                     self._remove(folder.path / needless)
             self.discard(folder, part, writer)
@@ -270,24 +278,33 @@ class SavedPrefixes:
             limit = min(limit, self.size_bytes + spare)
         if size_bytes > limit:
             return False
-        if self.size_bytes + size_bytes > limit:
+        used = self._usage()
+        if used.size_bytes + size_bytes > limit or used.files >= MAX_FILES:
             wanted = min(int(_KEPT_SHARE * limit), limit - size_bytes)
             for file in sorted(self._files(), key=lambda file: file.used_at):
-                if self.size_bytes <= wanted:
+                if used.size_bytes <= wanted and used.files <= _KEPT_SHARE * MAX_FILES:
                     break
                 self._remove(file.path)
-        return self.size_bytes + size_bytes <= limit
+        return used.size_bytes + size_bytes <= limit and used.files < MAX_FILES
 
     def _remove(self, path: Path) -> None:
         """A file goes, also out of the index."""
         with contextlib.suppress(OSError):
             size = path.lstat().st_size
             path.unlink()
-            if self._size_bytes is not None:
-                self._size_bytes = max(0, self._size_bytes - size)
+            if self._used is not None:
+                self._used.add(-1, -size)
         folder = self._folders.get(path.parent.name)
         if folder is not None:
             folder.forget(path.name)
+
+    def _usage(self) -> _Usage:
+        with self._lock:
+            if self._used is None:
+                self._used = _Usage()
+                for file in self._files():
+                    self._used.add(1, file.size_bytes)
+            return self._used
 
     def _pause(self, error: OSError) -> None:
         if time.monotonic() >= self._paused_until_s:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.library import saved_prefixes
 from runner.library.prefix_folder import PrefixFolder, SavedPart
 from runner.library.saved_prefixes import SavedPrefixes
 from runner.library.sealed_file import UNFINISHED, SealedWriter
@@ -205,6 +206,17 @@ def test_the_limit_holds_and_the_least_recently_used_goes(tmp_path: Path) -> Non
     assert found(one, [1000] * (STEP + 1)) == 0
     again = SavedPrefixes(settings(tmp_path, limit))
     assert again.size_bytes == one.size_bytes
+
+
+def test_there_are_at_most_so_many_files(
+    prefixes: SavedPrefixes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_prefixes, "MAX_FILES", 10)
+    for number in range(40):
+        save(prefixes, [1000 + number] * STEP)
+        assert len(files(prefixes)) <= 10
+    assert found(prefixes, [1039] * (STEP + 1)) == STEP
+    assert len(folder_of(prefixes).parts) == len(files(prefixes))
 
 
 def test_what_is_larger_than_the_limit_is_not_saved(tmp_path: Path) -> None:
