@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from runner.server.caller import current_caller
 from runner.server.errors import HttpError
@@ -15,25 +13,48 @@ from runner.server.errors import HttpError
 _NOT_RETRIED = 499  # clients send again what ends with 408, 409, 429 or 5xx
 
 
-@dataclass(slots=True)
 class RequestInFlight:
-    """A request whose handler runs. client: the id of its key, else its user or address, see
-    Caller.share; empty: a command of the daemon's own user."""
+    """A request, in flight while its block runs. client: the id of its key, else its user or
+    address, see Caller.share; empty: a command of the daemon's own user."""
 
-    number: int
-    method: str
-    path: str
-    address: str
-    model: str | None
-    task: asyncio.Task[object] | None
-    client: str = field(default_factory=lambda: current_caller().share)
-    began_s: float = field(default_factory=time.monotonic)
-    cancelled: bool = False
+    __slots__ = ("_all", "_cancelled", "_task", "address", "began_s", "client", "method", "model",
+                 "number", "path")  # fmt: skip
+
+    def __init__(
+        self, running: RequestsInFlight, method: str, path: str, address: str, model: str | None
+    ) -> None:
+        self._all = running
+        self._cancelled = False
+        self._task = asyncio.current_task()
+        self.number = 0
+        self.method = method
+        self.path = path
+        self.address = address
+        self.model = model
+        self.client = current_caller().share
+        self.began_s = time.monotonic()
 
     @property
     def age_s(self) -> float:
         """How long it has been running."""
         return time.monotonic() - self.began_s
+
+    def cancel(self) -> None:
+        """End it; its client is told."""
+        if self._task is not None and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+
+    def __enter__(self) -> RequestInFlight:
+        self._all.add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._all.drop(self)
+        if self._cancelled and self._task is not None and kind is asyncio.CancelledError:
+            self._task.uncancel()
+            message = "the request was cancelled by those who run this daemon"
+            raise HttpError(_NOT_RETRIED, "request_cancelled", message) from None
 
 
 class RequestsInFlight:
@@ -46,34 +67,20 @@ class RequestsInFlight:
     def __iter__(self) -> Iterator[RequestInFlight]:
         return iter(list(self._running.values()))
 
-    @contextmanager
-    def running(
-        self, method: str, path: str, address: str, model: str | None
-    ) -> Iterator[RequestInFlight]:
-        """The block, in which this task answers a request, can be ended with cancel. Raises
-        HttpError then."""
-        self._count += 1
-        task = asyncio.current_task()
-        request = RequestInFlight(self._count, method, path, address, model, task)
-        self._running[request.number] = request
-        try:
-            yield request
-        except asyncio.CancelledError:
-            if not request.cancelled or task is None:
-                raise
-            task.uncancel()
-            raise HttpError(
-                _NOT_RETRIED,
-                "request_cancelled",
-                "the request was cancelled by those who run this daemon",
-            ) from None
-        finally:
-            del self._running[request.number]
+    def running(self, method: str, path: str, address: str, model: str | None) -> RequestInFlight:
+        """What this task answers in the block. HttpError leaves the block when it is cancelled."""
+        return RequestInFlight(self, method, path, address, model)
 
-    def cancel(self, number: int) -> RequestInFlight | None:
-        """End a request; its client is told. None: it has ended already."""
-        request = self._running.get(number)
-        if request is not None and request.task is not None and not request.cancelled:
-            request.cancelled = True
-            request.task.cancel()
-        return request
+    def find(self, number: int) -> RequestInFlight | None:
+        """The request, unless it has ended."""
+        return self._running.get(number)
+
+    def add(self, request: RequestInFlight) -> None:
+        """It begins, and gets its number."""
+        self._count += 1
+        request.number = self._count
+        self._running[self._count] = request
+
+    def drop(self, request: RequestInFlight) -> None:
+        """It has ended."""
+        del self._running[request.number]

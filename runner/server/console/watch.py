@@ -51,8 +51,10 @@ def _request(request: RequestInFlight, names: dict[str, str]) -> RequestEntry:
 async def cancel_request(http: HttpRequest) -> StatusResponse:
     """End a request; its client is told that it was cancelled."""
     number = number_of(http)
-    if http.services.requests.cancel(number) is None:
+    request = http.services.requests.find(number)
+    if request is None:
         raise HttpError(404, "request_not_found", f"request {number} is not running")
+    request.cancel()
     return {"status": "success"}
 
 

@@ -21,12 +21,13 @@ def test_a_cancelled_request_ends_with_an_error_that_no_client_retries() -> None
         await entered.wait()
         [running] = requests
         assert (running.model, running.path) == ("m", "/api/chat")
-        assert requests.cancel(running.number) is running
+        assert requests.find(running.number) is running
+        running.cancel()
         with pytest.raises(HttpError) as raised:
             await task
         assert (raised.value.status, raised.value.code) == (499, "request_cancelled")
         assert list(requests) == []
-        assert requests.cancel(running.number) is None
+        assert requests.find(running.number) is None
 
     asyncio.run(scene())
 
