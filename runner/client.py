@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         TaskProgress,
     )
 
+USER_AGENT = "hearth"
 ANSWER_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
 _CUT = "the daemon stopped before the end; run the same command again to resume"
@@ -100,7 +101,9 @@ class Client:
         self.base_url = base_url.rstrip("/")
         self._where = self.base_url + source
         self._send = transport or HttpTransport(self.base_url, certificate)
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {"User-Agent": USER_AGENT}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
 
     def version(self) -> str:
         """The daemon's version. Raises NotHearth when another program answers."""

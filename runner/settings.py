@@ -263,6 +263,11 @@ class Settings:
     no_autostart: bool = _setting(
         parse_flag, False, "1: the CLI does not start the daemon automatically"
     )
+    notifications: bool = _setting(
+        parse_flag,
+        True,
+        "0: no notification on the desktop when a pull of more than a minute has ended",
+    )
     nohistory: bool = _setting(
         parse_flag, False, "1: the chat saves no history file", "OLLAMA_NOHISTORY"
     )

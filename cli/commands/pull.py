@@ -37,14 +37,18 @@ def command(
     from cli.connection import connect
     from cli.progress import follow, style_for
     from runner.client import ClientError
+    from runner.notification import told_of_pull
+    from runner.settings import load
 
     if name is not None and len(names) > 1:
         raise CliError("--name is for one model; pull the others one by one", USAGE)
     worst, style = OK, style_for(as_json, quiet)
-    client = connect()
+    settings = load()
+    client = connect(settings)
     for source in names:
         try:
-            pulled = follow(client.pull(_place(source), insecure, name), style)
+            with told_of_pull(source, settings.notifications):
+                pulled = follow(client.pull(_place(source), insecure, name), style)
         except ClientError as error:
             worst = max(worst, report(error))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 
 from cli.daemon import COMMAND as DAEMON
 from tests.conftest import install_models
+from tests.echo_models import echo_gguf
 from tests.integration.cli_process import TIMEOUT_S, end, environment, free_address, hearth
+from tests.session_bus import notification_server, session_bus
 
 ACTIVATE = "systemd-socket-activate"
 IDLE_BYTES = 60 << 20
@@ -74,7 +77,9 @@ def test_what_waits_when_the_daemon_ends_is_answered_by_the_next(tmp_path: Path)
                 assert process.returncode == 0
 
 
-def _activated(listener: socket.socket, env: dict[str, str]) -> subprocess.Popen[str]:
+def _activated(
+    listener: socket.socket, env: dict[str, str], command: tuple[str, ...] = DAEMON
+) -> subprocess.Popen[str]:
     """A daemon that gets the socket as systemd passes it on."""
     script = (
         "import os, sys; os.dup2(int(sys.argv[1]), 3); "
@@ -82,7 +87,7 @@ def _activated(listener: socket.socket, env: dict[str, str]) -> subprocess.Popen
         "os.execv(sys.argv[2], sys.argv[2:])"
     )
     fd = listener.fileno()
-    words = [sys.executable, "-c", script, str(fd), *DAEMON]
+    words = [sys.executable, "-c", script, str(fd), *command]
     return subprocess.Popen(words, env=env, pass_fds=[fd], stderr=-3, text=True)
 
 
@@ -151,3 +156,39 @@ def test_stop_takes_one_of_model_all_and_daemon(tmp_path: Path) -> None:
     assert hearth(env, "stop", "--all", "--daemon").returncode == 2
     none = hearth(env, "stop", "--daemon")
     assert (none.returncode, "no daemon is running" in none.stderr) == (0, True)
+
+
+LONG_PULLS = (
+    "from runner import notification; notification.LONG_S = 0; "
+    "from runner.server.daemon import main; raise SystemExit(main())"
+)
+
+
+@pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
+def test_the_desktop_hears_of_pulls_by_others_than_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("dbus_fast")
+    weights = tmp_path / "tiny.gguf"
+    weights.write_bytes(echo_gguf())
+    with (
+        session_bus() as bus,
+        notification_server(bus) as server,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        path = os.environ.get("PYTHONPATH", "")
+        env = environment(tmp_path / "home", address, DBUS_SESSION_BUS_ADDRESS=bus, PYTHONPATH=path)
+        command = (sys.executable, "-P", "-c", LONG_PULLS)
+        with _activated(listener, env, command) as process:
+            for agent in ("hearth", "another"):
+                pulled = httpx.post(
+                    f"http://{address}/api/pull",
+                    json={"model": str(weights), "stream": False},
+                    headers={"User-Agent": agent},
+                    timeout=TIMEOUT_S,
+                )
+                assert pulled.status_code == 200, pulled.text
+            process.terminate()  # it ends once all is shown
+        server.terminate()
+        assert server.stdout is not None
+        shown = [json.loads(line)[5] for line in server.stdout]
+    assert shown == [f"{weights} is ready"]

@@ -5,9 +5,11 @@ A client that leaves ends the transfer unless another one waits for it.
 
 from __future__ import annotations
 
+from runner.client import USER_AGENT
 from runner.errors import InvalidRequest
 from runner.library.pull import PullOptions, pull_model, push_model
 from runner.library.transfers import Reach
+from runner.notification import told_of_pull
 from runner.server.access import opens_paths
 from runner.server.answers import StatusResponse
 from runner.server.caller import current_caller
@@ -27,14 +29,17 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
     if body.destination is not None and not current_caller().admin:
         raise HttpError(403, "insufficient_scope", "destination needs a key with the scope admin")
     answer = ProgressStream(http, body.stream is not False)
+    # The hearth command tells of its own pulls: it is where its user is.
+    telling = http.services.settings.notifications and http.headers.get("user-agent") != USER_AGENT
     async with http.cancelled_on_disconnect():
-        pulled = await pull_model(
-            http.services.library,
-            body.model_name,
-            answer.report,
-            reach=Reach(private=current_caller().trusted, paths=opens_paths(http)),
-            options=PullOptions(bool(body.insecure), body.destination),
-        )
+        with told_of_pull(body.model_name, telling):
+            pulled = await pull_model(
+                http.services.library,
+                body.model_name,
+                answer.report,
+                reach=Reach(private=current_caller().trusted, paths=opens_paths(http)),
+                options=PullOptions(bool(body.insecure), body.destination),
+            )
         unchecked = {} if pulled.unchecked is None else {"unchecked": pulled.unchecked}
         last = {"status": "success", **unchecked}
         return await answer.finish(last, model=pulled.name.short)

@@ -1,0 +1,85 @@
+"""Tells who sits at this desktop that something long has ended. Never fails: where no desktop is,
+nothing happens."""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+LONG_S = 60.0  # what ends sooner is still looked at
+_LIMIT_S = 5.0
+_ON_MACOS = "on run words\ndisplay notification (item 2 of words) with title (item 1 of words)\nend"
+
+
+@contextmanager
+def told_of_pull(model: str, wanted: bool) -> Iterator[None]:
+    """Show a notification, if one is wanted, once the block has ended after LONG_S and more, which
+    pulls a model; none when it was cancelled. It is shown by a thread that ends within seconds."""
+    began_s, text = time.monotonic(), ""
+    try:
+        yield
+        text = f"{model} is ready"
+    except Exception:
+        text = f"{model} could not be pulled"
+        raise
+    finally:
+        if wanted and text and time.monotonic() - began_s >= LONG_S:
+            Thread(target=notify, args=("hearth", text), name="notification").start()
+
+
+def notify(title: str, text: str) -> None:
+    """Show a notification on the desktop of this user's session, where there is one. Takes some
+    seconds where nobody answers."""
+    import asyncio
+
+    with suppress(Exception):
+        if sys.platform == "darwin":
+            _run(["osascript", "-e", _ON_MACOS, title, text])
+        elif _has_bus():
+            try:
+                asyncio.run(asyncio.wait_for(_send(title, text), _LIMIT_S))
+            except ImportError:
+                body = html.escape(text)
+                _run(["notify-send", "--app-name=hearth", "--icon=hearth", "--", title, body])
+
+
+def _has_bus() -> bool:
+    """Whether there is a bus of the session; dbus-fast would otherwise begin one."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return bool(os.environ.get("DBUS_SESSION_BUS_ADDRESS")) or (
+        runtime is not None and Path(runtime, "bus").is_socket()
+    )
+
+
+def _run(command: list[str]) -> None:
+    if shutil.which(command[0]):
+        subprocess.run(command, capture_output=True, timeout=_LIMIT_S, check=False)
+
+
+async def _send(title: str, text: str) -> None:
+    """Desktop Notifications Specification 1.2. The text is markup there."""
+    from dbus_fast import Message
+    from dbus_fast.aio import MessageBus
+
+    bus = await MessageBus().connect()
+    try:
+        await bus.call(
+            Message(
+                destination="org.freedesktop.Notifications",
+                path="/org/freedesktop/Notifications",
+                interface="org.freedesktop.Notifications",
+                member="Notify",
+                signature="susssasa{sv}i",
+                body=["hearth", 0, "hearth", title, html.escape(text), [], {}, -1],
+            )
+        )
+    finally:
+        bus.disconnect()
