@@ -23,13 +23,14 @@ export function AnswerView({ thread, turn, lane }: AnswerProps) {
   return (
     <article class="answer" aria-label={t.answerOf(answer.model)} aria-busy={running} data-testid="answer" data-state={answer.state}>
       <header>
-        <span class="who">{answer.model}</span>
+        <h2 class="who">{answer.model}</h2>
+        <span class="progress">{running && <Progress answer={answer} />}</span>
         {turn.answers.length > 1 && <IconButton icon="check" size={15} label={t.keepThis} testid="keep-answer" disabled={turn.answers.some(isRunning)} onClick={() => keepOnly(thread, turn, lane)} />}
       </header>
       {answer.rounds.map((round, at) => (
         <RoundView key={at} round={round} at={at} thread={thread} turn={turn} lane={lane} live={running && at === answer.rounds.length - 1} />
       ))}
-      <Status thread={thread} turn={turn} lane={lane} />
+      {!running && <Status thread={thread} turn={turn} lane={lane} />}
     </article>
   );
 }
@@ -97,21 +98,28 @@ function pretty(given: string): string {
   }
 }
 
-/** The line below an answer. It is as high from the first moment on, so that nothing moves. */
+/** What is going on, above the answer: below it would move with each line. */
+function Progress({ answer }: { answer: Answer }) {
+  const { state, tokens } = answer;
+  if (state === "reconnecting") {
+    return (
+      <span class="pulse" role="status" data-testid="reconnecting">
+        {t.reconnecting}
+      </span>
+    );
+  }
+  if (state === "waiting") return <span class="pulse">{t.waiting}</span>;
+  return state === "streaming" ? <span data-testid="live-tokens">{t.tokensSoFar(count(tokens))}</span> : null;
+}
+
+/** How an answer ended, and what it took. */
 function Status({ thread, turn, lane }: AnswerProps) {
   const answer = turn.answers[lane]!;
   const { state, stats } = answer;
   const open = ["stopped", "lost", "failed"].includes(state) || answer.reason === "length";
-  const last = answer.rounds.at(-1)!;
+  const took = stats && [t.stats(count(stats.completion)), stats.perSecond && t.perSecond(figure(stats.perSecond)), stats.cached && t.cached(count(stats.cached), count(stats.prompt)), `${figure(stats.ms / 1000)} s`];
   return (
     <footer class="status" data-testid="status">
-      {state === "waiting" && <span class="pulse">{t.waiting}</span>}
-      {state === "reconnecting" && (
-        <span class="pulse" role="status" data-testid="reconnecting">
-          {t.reconnecting}
-        </span>
-      )}
-      {state === "streaming" && <span>{t.tokensSoFar(count(answer.tokens))}</span>}
       {answer.error && (
         <span class="error" role="alert" data-testid="answer-error">
           <Icon name="warning" size={15} /> {answer.error}
@@ -119,23 +127,15 @@ function Status({ thread, turn, lane }: AnswerProps) {
       )}
       {state === "stopped" && <span>{t.stopped}</span>}
       {state === "done" && answer.reason === "length" && <span>{t.cut}</span>}
-      {stats && !isRunning(answer) && (
-        <span data-testid="stats">
-          {[t.stats(count(stats.completion)), stats.perSecond && t.perSecond(figure(stats.perSecond)), stats.cached && t.cached(count(stats.cached), count(stats.prompt)), `${figure(stats.ms / 1000)} s`].filter(Boolean).join(" · ")}
-        </span>
-      )}
-      {!isRunning(answer) && (
-        <span class="status-actions">
-          {open && !last.calls.length && (
-            <Button kind="quiet" class="small" icon="chevronRight" testid="continue" onClick={() => goOn(thread, turn, lane)}>
-              {t.goOn}
-            </Button>
-          )}
-          {textOf(answer) && <CopyButton text={textOf(answer)} />}
-        </span>
-      )}
+      {took && <span data-testid="stats">{took.filter(Boolean).join(" · ")}</span>}
+      <span class="status-actions">
+        {open && !answer.rounds.at(-1)!.calls.length && (
+          <Button kind="quiet" class="small" icon="chevronRight" testid="continue" onClick={() => goOn(thread, turn, lane)}>
+            {t.goOn}
+          </Button>
+        )}
+        {textOf(answer) && <CopyButton text={textOf(answer)} />}
+      </span>
     </footer>
   );
 }
-
-export type { Answer };

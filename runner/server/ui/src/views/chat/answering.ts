@@ -10,6 +10,8 @@ import { append, pathOf, save, structure, threadOf, touch, type Thread } from ".
 const SAVE_EVERY_MS = 1000;
 const MAX_ROUNDS = 24;
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
+/** How much longer than it took to draw nothing is drawn. */
+const IDLE_SHARE = 3;
 const GIVE_UP_MS = 15 * 60 * 1000;
 
 interface Chunk {
@@ -36,7 +38,9 @@ interface Made {
 
 const stops = new Map<Answer, AbortController>();
 const offered = new Map<string, OfferedTool[]>();
-let drawing = 0;
+let drawing = false;
+let drawMs = 0;
+let lastDrawn = 0;
 const toDraw = new Set<AssistantTurn>();
 
 /** Have the conversation's models answer a turn. */
@@ -309,13 +313,24 @@ function end({ thread, turn, answer }: Made, state: Answer["state"]): void {
   save(thread, [turn]);
 }
 
-/** Show a turn again with the next picture, however much comes until then. */
+/** Show a turn again with the next picture, however much comes until then; later where drawing takes
+ * so long that the page would not keep up. */
 function redraw(turn: AssistantTurn): void {
   toDraw.add(turn);
-  drawing ||= requestAnimationFrame(() => {
-    drawing = 0;
-    for (const each of toDraw) touch(each);
-    toDraw.clear();
+  if (drawing) return;
+  drawing = true;
+  setTimeout(() => requestAnimationFrame(draw), Math.max(0, lastDrawn + IDLE_SHARE * drawMs - performance.now()));
+}
+
+function draw(): void {
+  const begun = performance.now();
+  drawing = false;
+  for (const each of toDraw) touch(each);
+  toDraw.clear();
+  // After the elements are made and laid out.
+  setTimeout(() => {
+    lastDrawn = performance.now();
+    drawMs = lastDrawn - begun;
   });
 }
 

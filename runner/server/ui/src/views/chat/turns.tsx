@@ -75,10 +75,12 @@ function AssistantView({ thread, turn }: { thread: Thread; turn: AssistantTurn }
           <AnswerView key={lane} thread={thread} turn={turn} lane={lane} />
         ))}
       </div>
-      <div class="turn-actions">
-        <Versions thread={thread} turn={turn} />
-        <IconButton icon="refresh" size={16} label={t.regenerate} testid="regenerate" disabled={running} onClick={() => turn.parent && answer(thread, turn.parent)} />
-      </div>
+      {!running && (
+        <div class="turn-actions">
+          <Versions thread={thread} turn={turn} />
+          <IconButton icon="refresh" size={16} label={t.regenerate} testid="regenerate" onClick={() => turn.parent && answer(thread, turn.parent)} />
+        </div>
+      )}
     </div>
   );
 }

@@ -16,9 +16,10 @@ function math(name: string, level: "block" | "inline", start: RegExp, rule: RegE
   };
 }
 
-const marked = new Marked({
+const plain = new Marked({ gfm: true });
+// Extensions look through all that follows at each piece of text, which long paragraphs feel.
+const mathematical = new Marked({
   gfm: true,
-  breaks: false,
   extensions: [
     math("mathBlock", "block", /\$\$|\\\[/, /^(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n+|$)/),
     math("mathDisplay", "inline", /\$\$|\\\[/, /^(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\])/),
@@ -41,7 +42,8 @@ export class Blocks {
       this.read = 0;
     }
     this.text = text;
-    const tokens: Token[] = marked.lexer(text.slice(this.read));
+    const unread = text.slice(this.read);
+    const tokens: Token[] = (/\$|\\[([]/.test(unread) ? mathematical : plain).lexer(unread);
     const last = tokens.findLastIndex((token) => token.type !== "space");
     const head = tokens.slice(0, Math.max(0, last));
     const raw = head.map((token) => token.raw).join("");

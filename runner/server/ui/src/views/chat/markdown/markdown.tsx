@@ -10,35 +10,43 @@ type SetFormula = (tex: string, display: boolean) => ComponentChildren;
 let formula: SetFormula | null = null;
 let loading: Promise<void> | null = null;
 
+/** The level of the heading before: readers of screens count on none being left out. */
+interface Level {
+  last: number;
+}
+
+const FIRST_LEVEL = 3; // the page has its own h1, and an h2 for each answer
+
 /** live: the text still grows. */
 export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
-  const state = useRef<{ blocks: Blocks; done: VNode[] } | null>(null);
-  state.current ??= { blocks: new Blocks(), done: [] };
-  const { blocks, done } = state.current;
+  const state = useRef<{ blocks: Blocks; done: VNode[]; level: Level } | null>(null);
+  state.current ??= { blocks: new Blocks(), done: [], level: { last: FIRST_LEVEL - 1 } };
+  const { blocks, done, level } = state.current;
   const rest = blocks.rest(text);
   if (blocks.settled.length < done.length) done.length = 0;
   // The same element again is what Preact does not look into.
-  for (let at = done.length; at < blocks.settled.length; at++) done.push(<Fragment key={at}>{block(blocks.settled[at]!, false)}</Fragment>);
+  for (let at = done.length; at < blocks.settled.length; at++) done.push(<Fragment key={at}>{block(blocks.settled[at]!, false, level)}</Fragment>);
+  const ahead = { ...level };
   const from = done.length;
   return (
     <div class="markdown">
       {done}
       {rest.map((token, at) => (
-        <Fragment key={from + at}>{block(token, live && at === rest.length - 1)}</Fragment>
+        <Fragment key={from + at}>{block(token, live && at === rest.length - 1, ahead)}</Fragment>
       ))}
     </div>
   );
 }
 
-function block(token: Token, open: boolean): ComponentChildren {
+function block(token: Token, open: boolean, level: Level = { last: FIRST_LEVEL }): ComponentChildren {
   const it = token as Tokens.Generic;
   switch (it.type) {
     case "space":
     case "def":
       return null;
     case "heading":
-      // The page has its own h1 and h2.
-      return h(`h${Math.min(6, it.depth + 2)}`, null, inline(it.tokens));
+      level.last = Math.min(6, it.depth + FIRST_LEVEL - 1, level.last + 1);
+      return h(`h${level.last}`, null, inline(it.tokens));
     case "code":
       return <Code code={it.text.replace(/\n$/, "")} language={(it.lang ?? "").split(/\s/)[0]} open={open} />;
     case "blockquote":
@@ -80,7 +88,7 @@ function table({ header, rows }: Tokens.Table): ComponentChildren {
   const align = (cell: Tokens.TableCell) => ({ textAlign: cell.align ?? undefined });
   return (
     <div class="table" tabindex={0} role="region" aria-label={header.map((cell) => cell.text).join(", ")}>
-      <table>
+      <table style={{ minWidth: `${header.length * 5}rem` }}>
         <thead>
           <tr>
             {header.map((cell, at) => (
