@@ -109,6 +109,11 @@ FUZZ_MINUTES ?= 60
 fuzz-parsers: dev
 	$(PYTHON_BIN)/python -m tests.attack.fuzz_parsers --minutes $(FUZZ_MINUTES)
 
+# install.sh over an installation and a running daemon, killed at ten points: minutes, needs the index.
+.PHONY: upgrade-kills
+upgrade-kills: dev
+	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/packaging/test_upgrade.py $(PYTEST_ARGS)
+
 # The engine under 100,000 random rules, with faults at every call of its backend: 3 minutes.
 .PHONY: engine-model
 engine-model: dev

@@ -25,6 +25,8 @@ Installs hearth into an environment of its own, without root, and links the comm
 CMAKE_ARGS, CFLAGS, CXXFLAGS, CC and CXX are passed on to the build of llama.cpp, for example
   CMAKE_ARGS="-DGGML_CUDA=on" ./install.sh
 Wheels built here are kept in ~/.cache/hearth/wheels ($HEARTH_WHEELS) and used again.
+HEARTH_WHEEL_INDEX names a folder, or a page with links, to take hearth and llama.cpp from, compiled:
+nothing is compiled then.
 TEXT
 }
 
@@ -113,11 +115,40 @@ find_python() {
 series() { "$1" -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null; }
 
 # An environment that works stays, unless --python asks for another series.
-make_environment() {
-    if new_enough "$prefix/bin/python"; then
-        [ "$chosen" = yes ] || return 0
-        [ "$(series "$prefix/bin/python")" != "$(series "$python")" ] || return 0
+usable() {
+    new_enough "$1/bin/python" || return 1
+    [ "$chosen" = no ] || [ "$(series "$1/bin/python")" = "$(series "$python")" ]
+}
+
+# stage: $prefix is from here on a copy of what is installed, which is left alone until switch: an
+# upgrade that fails, or is killed, leaves the former version as it was.
+stage() {
+    target=$prefix
+    if [ "$dev" = yes ] || [ ! -f "$target/hearth-install.txt" ] || [ ! -w "$(dirname "$target")" ]; then
+        return
     fi
+    prefix=$target.new
+    discard "$prefix"
+    [ ! -e "$prefix" ] || fail "$prefix is in the way of the upgrade; move it or name another --prefix"
+    ! usable "$target" ||
+        step "copy of $target, which works on meanwhile" "$python" "$upgrade" clone "$target" "$prefix"
+}
+
+discard() { [ ! -f "$1/pyvenv.cfg" ] || rm -rf "$1"; }
+
+# switch: the copy takes the place of what was installed, in one step.
+switch() {
+    [ "$prefix" != "$target" ] || return 0
+    "$python" "$upgrade" switch "$prefix" "$target" || fail "cannot put $prefix in the place of $target"
+    prefix=$target
+    if [ -f "$target.new/hearth-changelog.md" ]; then
+        say "- new since the version that was here:"
+        "$python" "$upgrade" changes "$target.new/hearth-changelog.md" CHANGELOG.md
+    fi
+}
+
+make_environment() {
+    ! usable "$prefix" || return 0
     if [ -e "$prefix" ] && [ ! -f "$prefix/pyvenv.cfg" ] && [ -n "$(ls -A "$prefix")" ]; then
         fail "$prefix holds files of something else; give another place with --prefix DIR"
     fi
@@ -163,6 +194,7 @@ rungs() {
 
 describe_rung() {
     case $1 in
+    release) say "the wheel of HEARTH_WHEEL_INDEX" ;;
     prebuilt) say "the prebuilt wheel" ;;
     native) say "a native build" ;;
     gcc12-amx) say "a native build with AMX, compiled with -fno-tree-dse -fno-dse" ;;
@@ -197,10 +229,21 @@ machine_key() {
 
 # The hashes of requirements-engine.txt are those of the source; what an index has compiled of it
 # is its own.
-download_wheel() { pip download --no-deps --only-binary :all: -d "$1" "llama-cpp-python==$llama"; }
+download_wheel() {
+    case $2 in
+    release) set -- "$1" --no-index --find-links "$HEARTH_WHEEL_INDEX" ;;
+    *) set -- "$1" ;;
+    esac
+    folder=$1
+    shift
+    pip download --no-cache-dir --no-deps --only-binary :all: "$@" -d "$folder" "llama-cpp-python==$llama"
+}
 
+# The libraries are in the wheel a second time, where CMake puts those of a system.
 build_wheel() (
     export_flags "$2"
+    export CMAKE_ARGS="-DCMAKE_PROJECT_llama_cpp_INCLUDE='$repository/release/llama.cmake' $CMAKE_ARGS"
+    export SKBUILD_WHEEL_EXCLUDE="lib/*;bin/*"
     pip wheel -v --no-cache-dir --no-deps --no-binary llama-cpp-python -w "$1" \
         --require-hashes -r requirements-engine.txt
 )
@@ -208,17 +251,20 @@ build_wheel() (
 # make_wheel RUNG: leaves the path of a wheel in $wheel; status 1 when this rung has none.
 make_wheel() {
     wheel=$(ls "$wheels/$1"/*.whl 2>/dev/null)
-    [ -z "$wheel" ] || return 0
+    [ -z "$wheel" ] || [ "$1" = release ] || return 0
     making=$wheels/.$1.$$
     rm -rf "$making"
     mkdir -p "$making" || fail "cannot write to $wheels"
-    if [ "$1" = prebuilt ]; then
-        logged 1800 download_wheel "$making" || { rm -rf "$making"; return 1; }
-    else
+    case $1 in
+    release | prebuilt)
+        logged 1800 download_wheel "$making" "$1" || { rm -rf "$making"; return 1; }
+        ;;
+    *)
         compiler >/dev/null ||
             fail "no C++ compiler found, and the index has no prebuilt llama.cpp for this machine. Debian/Ubuntu: sudo apt install build-essential; Fedora: sudo dnf install gcc-c++; macOS: xcode-select --install; Windows: use WSL (wsl --install) and Debian's line"
         step "llama.cpp: compiling $(describe_rung "$1"), minutes on few cores" build_wheel "$making" "$1"
-    fi
+        ;;
+    esac
     rm -rf "${wheels:?}/$1"
     mv "$making" "$wheels/$1"
     wheel=$(ls "$wheels/$1"/*.whl)
@@ -238,9 +284,16 @@ install_hearth() {
         pip install -e ".$extras"
         return
     fi
-    pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt &&
-        pip install --no-cache-dir --no-deps --no-build-isolation . &&
-        pip install "hearth$extras"
+    pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt || return
+    hearth_from_index || pip install --no-cache-dir --no-deps --no-build-isolation . || return
+    pip install "hearth$extras"
+}
+
+hearth_from_index() {
+    [ -n "${HEARTH_WHEEL_INDEX:-}" ] || return
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+    pip install --no-cache-dir --no-deps --force-reinstall --no-index \
+        --find-links "$HEARTH_WHEEL_INDEX" "hearth==$version"
 }
 
 # A few tokens from ember, away from the repository so that what was installed is what runs.
@@ -266,7 +319,7 @@ try_ember() {
         ;;
     *)
         show_log
-        [ "$engine" != prebuilt ] || return 1
+        case $engine in release | prebuilt) return 1 ;; esac
         [ "$dev" = yes ] || fail "ember did not answer (status $status)"
         say "  ember did not answer (status $status); make test says more"
         ;;
@@ -292,14 +345,16 @@ build_kernels() {
 try_build() {
     build_kernels
     try_ember && return
-    [ -d "$prefix/lib/hearth" ] || return 1
+    [ -d "$prefix/lib/hearth" ] || [ -d "$(echo "$prefix"/lib/python*/site-packages/kernels/native/lib)" ] ||
+        return 1
     say "- once more without hearth's kernels"
     kernels --remove
     try_ember
 }
 
-# The rungs, beginning with the one that was kept on this machine before.
+# The rungs, beginning with the one that was kept on this machine before; a user's index is first.
 ordered_rungs() {
+    [ -z "${HEARTH_WHEEL_INDEX:-}" ] || printf 'release '
     kept=$(cat "$wheels/kept" 2>/dev/null)
     all=$(rungs)
     case " $all " in
@@ -318,13 +373,13 @@ install_engine() {
         try_build && return
     fi
     for engine in $(ordered_rungs); do
-        make_wheel "$engine" || { say "- llama.cpp: no prebuilt wheel for this machine"; continue; }
+        make_wheel "$engine" || { say "- llama.cpp: $(describe_rung "$engine") is not there for this machine"; continue; }
         step "llama.cpp: $(describe_rung "$engine")" install_wheel "$wheel"
         [ "$hearth_done" = yes ] || step "packages${extras:+ with $extras}" install_hearth
         hearth_done=yes
         try_build || continue
         [ "$status" = 0 ] || return 0
-        say "$engine" >"$wheels/kept"
+        [ "$engine" = release ] || say "$engine" >"$wheels/kept"
         say "  kept: $(describe_rung "$engine")"
         return
     done
@@ -350,7 +405,10 @@ TEXT
 
 recorded() { sed -n "s/^$1=//p" "$prefix/hearth-install.txt" 2>/dev/null; }
 
+# Neither file is written into: of an upgrade's copy, they are the former version's as well.
 record() {
+    rm -f "$prefix/hearth-install.txt" "$prefix/hearth-changelog.md"
+    cp CHANGELOG.md "$prefix/hearth-changelog.md"
     {
         say "engine=$engine"
         say "llama_cpp_python=$llama"
@@ -418,20 +476,23 @@ path_hint() {
 install() {
     begun=$(now) engine=$(recorded engine)
     find_python
-    make_environment
-    say "- $("$prefix/bin/python" -V) in $prefix"
     choose_extras
     machine=$(machine_key)
     wheels=$wheels/llama_cpp_python-$llama/$machine
     mkdir -p "$wheels" || fail "cannot write to $wheels"
     print=$(fingerprint)
-    if [ "$(recorded fingerprint)" = "$print" ] && try_ember; then
+    if usable "$prefix" && [ "$(recorded fingerprint)" = "$print" ] && try_ember; then
         say "- nothing has changed since the last installation"
     else
-        stop_daemon
+        stage
+        make_environment
+        say "- $("$prefix/bin/python" -V) in $prefix"
         install_engine
         record
+        switch
     fi
+    [ "$dev" = yes ] || renew_daemon
+    discard "$prefix.new"
     [ "$dev" = no ] || { say "hearth's tools are ready in $prefix ($(($(now) - begun)) s)"; return; }
     link
     [ "$command" != "$launcher" ] || link_help
@@ -439,13 +500,22 @@ install() {
     path_hint
 }
 
-# A daemon of the former version cannot start workers of the new one. It lets its streams finish
-# (SIGTERM), and the next command starts its successor.
+daemons() {
+    ps -A -ww -o pid= -o args= 2>/dev/null |
+        folder=$prefix/bin/ awk 'index($0, ENVIRON["folder"]) && /-m runner[.]server/ {print $1}'
+}
+
 stop_daemon() {
-    daemons=$(ps -A -ww -o pid= -o args= 2>/dev/null |
-        folder=$prefix/bin/ awk 'index($0, ENVIRON["folder"]) && /-m runner[.]server/ {print $1}')
-    for pid in $daemons; do
+    for pid in $(daemons); do
         kill -TERM "$pid" 2>/dev/null && say "- stopped the daemon that was running (process $pid)"
+    done
+}
+
+# A daemon of the former version cannot start workers of the new one: it lets its answers finish, and
+# its successor starts. One that is younger than the installation is left alone.
+renew_daemon() {
+    for pid in $(daemons); do
+        (cd "$prefix" && exec bin/python -P -m cli.restart "$pid") || :
     done
 }
 
@@ -564,6 +634,7 @@ main() {
     cd "$repository" || fail "cannot enter $repository"
     [ -n "${HOME:-}" ] || fail "HOME is not set"
     settle_paths
+    upgrade=$repository/release/upgrade.py
     settle_pip
     llama=$(sed -n 's/^llama[-_]cpp[-_]python==\([^ ;#]*\).*/\1/p' constraints.txt)
     logs=$(mktemp -d "${TMPDIR:-/tmp}/hearth-install.XXXXXX") || fail "cannot write to ${TMPDIR:-/tmp}"
@@ -571,4 +642,5 @@ main() {
     "$action" && rm -rf "$logs"
 }
 
-[ -n "${HEARTH_INSTALL_SOURCED:-}" ] || main "$@"
+# Read whole before it runs, as the file may change meanwhile
+[ -n "${HEARTH_INSTALL_SOURCED:-}" ] || { main "$@"; exit; }

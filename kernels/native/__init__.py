@@ -1,5 +1,6 @@
 """Kernels for the processor, in C++: compiled on the machine that they run on, where it has a
-compiler (`python -m kernels.native`). Everything works without them, slower.
+compiler (`python -m kernels.native`), or for every level in hearth's wheel. Everything works
+without them, slower.
 
 Knows where a compiled library lies and for which processors it is; build.py makes them.
 """
@@ -41,6 +42,7 @@ LEVELS = {
     "neon": Level("aarch64", ("asimd",), ("-march=armv8-a",)),
 }
 FOLDER = Path(sys.prefix) / "lib" / "hearth"
+SHIPPED = Path(__file__).parent / "lib"  # of a wheel
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -81,5 +83,7 @@ def level() -> str | None:
 def library_path(name: str) -> Path | None:
     """The compiled library of this name for this processor; None: there is none."""
     found = level()
-    path = FOLDER / f"{name}-{found}.so"
-    return path if found is not None and path.is_file() else None
+    if found is None:
+        return None
+    paths = (folder / f"{name}-{found}.so" for folder in (FOLDER, SHIPPED))
+    return next((path for path in paths if path.is_file()), None)

@@ -2,14 +2,16 @@
 
 Prints the outcome, a line for each library. The exit status is 0 even without one: hearth works
 without them. `--remove` removes them. `--strict` compiles nothing but tells what the compiler warns
-of, for every level of this kind of processor; its exit status is 1 then. `--facts` says in JSON
-which kernels this processor can have, what it lacks for better ones, and what was compiled.
+of, for every level of this kind of processor; its exit status is 1 then. `--levels FOLDER` compiles
+them for each of these levels, for a wheel. `--facts` says in JSON which kernels this processor can
+have, what it lacks for better ones, and what was compiled.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from kernels import native
 from kernels.native import build
@@ -25,8 +27,13 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--facts"]:
         print(json.dumps(_facts()))
         return 0
+    if arguments[:1] == ["--levels"] and len(arguments) == 2:
+        for recipe in build.for_wheel():
+            build.build_levels(recipe, Path(arguments[1]))
+        return 0
     if arguments:
-        print("usage: python -m kernels.native [--remove | --strict | --facts]", file=sys.stderr)
+        options = "--remove | --strict | --levels FOLDER | --facts"
+        print(f"usage: python -m kernels.native [{options}]", file=sys.stderr)
         return 2
     for name in build.RECIPES:
         outcome = _build(name)
@@ -43,7 +50,8 @@ def _build(name: str) -> str | None:
         library = build.build(recipe)
     except (build.CompileError, OSError) as reason:
         return f"not built: {reason}"
-    return f"kernels for {library.stem.rpartition('-')[2]}"
+    origin = ", of the wheel" if library.parent == native.SHIPPED else ""
+    return f"kernels for {library.stem.rpartition('-')[2]}{origin}"
 
 
 def _facts() -> dict[str, object]:

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ LANGUAGE_FLAGS = ("-std=c++17", "-fopenmp", "-fwrapv", "-ffp-contract=off")
 _BUILD_FLAGS = ("-O3", "-shared", "-fPIC", "-w")
 # Of developers' checks only: a user's build must not fail on what a newer compiler warns of
 _STRICT_FLAGS = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror")
+_LLAMACPP_OF_WHEEL = "../../../llama_cpp/lib"  # from native.SHIPPED
 COMPILE_S = 600.0
 # The libraries share their threads with whoever loads them, by using the same OpenMP
 _OPENMP = b"\0libgomp.so.1\0"
@@ -49,33 +49,57 @@ class Recipe:
 
 def build(recipe: Recipe) -> Path:
     """Compiles the library and puts it in its place once it is known to be right: workers may start
-    meanwhile. Raises CompileError: what does not compile leaves the library that is there, what
-    computes wrong results takes it away."""
+    meanwhile. One that came with the wheel and is right here is taken as it is. Raises
+    CompileError: what does not compile leaves the library that is there, what computes wrong
+    results takes it away."""
     level = native.level()
     if level is None:
         raise CompileError("no kernels for this processor: neither x86 with AVX2 nor 64-bit ARM")
-    compiler = _require_compiler()
     native.FOLDER.mkdir(parents=True, exist_ok=True)
     target = native.FOLDER / f"{recipe.name}-{level}.so"
-    with tempfile.TemporaryDirectory(dir=native.FOLDER) as folder:
-        built = Path(folder) / target.name
-        command = [*compiler, *_BUILD_FLAGS, *_flags(recipe, level), "-o", str(built)]
-        command += _sources(recipe)
-        for file in recipe.link:
-            command += [str(file), f"-Wl,-rpath,{file.parent}"]
-        _compile(command)
+    shipped = native.SHIPPED / target.name
+    if shipped.is_file() and _is_right(recipe, shipped):
+        target.unlink(missing_ok=True)
+        return shipped
+    built = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        _link(recipe, level, built)
         if not _is_right(recipe, built):
             target.unlink(missing_ok=True)
             raise CompileError("the compiled kernels give wrong results on this machine")
         os.replace(built, target)
+    finally:
+        built.unlink(missing_ok=True)
     return target
+
+
+def build_levels(recipe: Recipe, folder: Path) -> None:
+    """Compiles the library for every level of this kind of processor, to lie in SHIPPED of a wheel.
+    Raises CompileError."""
+    for level in _levels():
+        _link(recipe, level, folder / f"{recipe.name}-{level}.so", _LLAMACPP_OF_WHEEL)
+
+
+def _levels() -> list[str]:
+    machine = platform.machine()
+    return [name for name, each in native.LEVELS.items() if each.machine == machine]
+
+
+def _link(recipe: Recipe, level: str, library: Path, beside: str | None = None) -> None:
+    """beside: where what it is linked with will lie, from the library, for the environment may be
+    moved; without it the library lies in native.FOLDER."""
+    command = [*_require_compiler(), *_BUILD_FLAGS, *_flags(recipe, level), "-o", str(library)]
+    command += _sources(recipe)
+    for file in recipe.link:
+        place = beside or os.path.relpath(file.parent, native.FOLDER)
+        command += [str(file), f"-Wl,-rpath,$ORIGIN/{place}"]
+    _compile(command)
 
 
 def check_warnings(recipe: Recipe) -> None:
     """Raises CompileError, with the compiler's words, where it warns of something in a library's
     sources at one of this machine's levels, which the processor need not have. Leaves nothing."""
-    machine = platform.machine()
-    for level in (name for name, each in native.LEVELS.items() if each.machine == machine):
+    for level in _levels():
         command = [*_require_compiler(), *_STRICT_FLAGS, *_flags(recipe, level), *_sources(recipe)]
         _compile(command)
 
@@ -158,10 +182,10 @@ def _llamacpp() -> Recipe:
         raise CompileError("llama-cpp-python is not installed")
     libraries = Path(spec.origin).parent / "lib"
     headers = Path(spec.origin).parents[1] / "include"
-    base, cpu = libraries / "libggml-base.so", libraries / "libggml-cpu.so"
+    base, cpus = libraries / "libggml-base.so", [*libraries.glob("libggml-cpu*.so")]
     if not (headers / "ggml-backend.h").is_file() or not base.is_file():
         raise CompileError("this build of llama.cpp has no headers")
-    if not cpu.is_file() or _OPENMP not in cpu.read_bytes():
+    if not cpus or _OPENMP not in cpus[0].read_bytes():
         raise CompileError("this build of llama.cpp does not use GCC's OpenMP")
     return Recipe(
         "llamacpp",
@@ -187,10 +211,16 @@ def _ggml_version(base: Path) -> str:
     return " ".join(function().decode() for function in functions)
 
 
+_TORCH = Recipe("torch", ("linear.cpp", "decode.cpp"), check="kernels.native.check_torch")
+
+
 def _torch() -> Recipe | None:
-    if find_spec("torch") is None:
-        return None
-    return Recipe("torch", ("linear.cpp", "decode.cpp"), check="kernels.native.check_torch")
+    return None if find_spec("torch") is None else _TORCH
+
+
+def for_wheel() -> tuple[Recipe, ...]:
+    """Every library, whether who would use it is installed or not. Raises CompileError."""
+    return _llamacpp(), _TORCH
 
 
 # Every library, by name. None: who would use it is not installed; CompileError: it cannot be built.
@@ -199,4 +229,5 @@ RECIPES: dict[str, Callable[[], Recipe | None]] = {"llamacpp": _llamacpp, "torch
 
 def remove_all() -> None:
     """Removes every library."""
-    shutil.rmtree(native.FOLDER, ignore_errors=True)
+    for folder in (native.FOLDER, native.SHIPPED):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,17 @@ def start_library() -> None:
     """Prepare llama.cpp for this process, once."""
     native_log.install()
     native.llama_backend_init()
+    _load_backends()
+
+
+def _load_backends() -> None:
+    """A build for every processor has its backends as files, of which ggml takes the best."""
+    registered = native._lib.ggml_backend_reg_count
+    registered.restype = ctypes.c_size_t
+    if not registered():
+        load = native._lib.ggml_backend_load_all_from_path
+        load.restype, load.argtypes = None, (ctypes.c_char_p,)
+        load(str(native._base_path).encode())
 
 
 def chat_template(model: Any, name: str | None = None) -> str | None:

@@ -102,6 +102,19 @@ def test_a_library_for_another_processor_is_not_taken(flags: Path, folder: Path)
     assert native.library_path("llamacpp") == folder / "llamacpp-avx512.so"
 
 
+def test_a_library_of_the_wheel_is_taken_where_none_was_compiled(
+    flags: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SHIPPED", tmp_path / "wheel")
+    flags.write_text(f"flags : {ZEN_5}")
+    for place in (native.SHIPPED, folder):
+        place.mkdir(parents=True)
+        (place / "own-avx512bf16.so").touch()
+        assert native.library_path("own") == place / "own-avx512bf16.so"
+    assert build.build(Recipe("own", ())) == native.SHIPPED / "own-avx512bf16.so"
+    assert native.library_path("own") == native.SHIPPED / "own-avx512bf16.so"
+
+
 @needs_gcc
 def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.cpp"
