@@ -20,8 +20,8 @@ namespace hearth {
 namespace {
 
 // Of a register tile: each of its columns is loaded for all its panels. Where x86 multiplies bytes
-// in one instruction, it would wait for those loads with one panel; other AVX2 is short of registers
-// for two.
+// in one instruction, it would wait for those loads with one panel; other AVX2 is short of
+// registers for two.
 constexpr int PANELS = SIGNED_ZERO_POINT != 0 ? 2 : 1;
 constexpr int NR = PANELS == 2 ? 4 : 8;  // columns
 constexpr int MR = PANELS * LANES;       // rows
@@ -113,9 +113,7 @@ struct Sums {
     float *const *y;  // of each column; null: they wait
     int64_t row;      // the first, in y
 
-    float *at(int c, int p) const {
-        return y != nullptr ? y[c] + row + p * LANES : waiting[c][p];
-    }
+    float *at(int c, int p) const { return y != nullptr ? y[c] + row + p * LANES : waiting[c][p]; }
 };
 
 // acc[c][p] += a group of values of panel p's rows, from this byte on, times those of column c.
