@@ -31,7 +31,7 @@ from runner.setting_values import (
 
 FILE_NAME = "config.toml"
 _MAX_BYTES = 1 << 20
-_LINE = re.compile(r"""[ \t]*\[{0,2}[ \t]*["']?([^\s"'.=\[\]#]+)["']?[ \t]*[.=\]]""")
+_LINE = re.compile(r"""[ \t]*+(?:\[{1,2}[ \t]*+)?["']?([^\s"'.=\[\]#]++)["']?[ \t]*+[.=\]]""")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
           list: "a list of texts", dict: "a table"}  # fmt: skip
 # What a setting may be besides a text, by how its text is read.

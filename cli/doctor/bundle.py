@@ -35,10 +35,10 @@ _HARMLESS = re.compile(r"[\w.:/@+-]{1,80}")  # a name, a path, an address
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _SECRET = re.compile(
     r"(?P<scheme>://)[^/\s@]+@"
-    r"|\bBearer\s+\S+|\b(?:hf_|sk-|hearth_|ghp_|xox[bp]-|eyJ)[\w.-]{8,}"
+    r"|\bBearer\s++\S+|\b(?:hf_|sk-|hearth_|ghp_|xox[bp]-|eyJ)[\w.-]{8,}"
     r"|-----BEGIN [^-]+-----.*?(?:-----END [^-]+-----|$)"
-    r"|\b(?P<name>[\w-]*(?:key|token|secret|password)[\"']?\s*[=:]\s*)[^\s,;]+"
-    r"|(?P<path>/[^\s?]*)\?\S+",
+    r"|(?P<name>(?:key|token|secret|password)[\"']?\s*+[=:]\s*+)[^\s,;]+"
+    r"|(?<=\S)\?\S+",  # the query of an address
     re.IGNORECASE | re.DOTALL,
 )
 _GONE = "…"
@@ -93,7 +93,7 @@ def redaction(settings: Settings) -> Redact:
 def _blackened(found: re.Match[str]) -> str:
     if found["scheme"]:
         return f"://{_GONE}@"
-    return f"{found['name'] or found['path'] or ''}{_GONE}"
+    return f"{found['name'] or ''}{_GONE}"
 
 
 def _known_secrets(settings: Settings) -> set[str]:
