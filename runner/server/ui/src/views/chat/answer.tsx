@@ -67,11 +67,11 @@ function CallView({ call, made, onDecide }: { call: Call; made: boolean; onDecid
           <span>{asks ? t.toolAsk(call.name) : call.name}</span>
           <span class="call-state">{made || call.state !== "asking" ? t.toolStates[call.state] : ""}</span>
         </summary>
-        <h4>{t.arguments}</h4>
+        <h3>{t.arguments}</h3>
         <pre tabindex={0} data-testid="tool-arguments">{pretty(call.arguments)}</pre>
         {call.result !== undefined && (
           <>
-            <h4>{t.result}</h4>
+            <h3>{t.result}</h3>
             <pre tabindex={0} data-testid="tool-result">{call.result}</pre>
           </>
         )}

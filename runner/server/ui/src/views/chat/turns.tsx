@@ -112,7 +112,7 @@ function UserView({ thread, turn, edited, onEdit }: { thread: Thread; turn: User
 
 function Editor({ thread, turn, onClose }: { thread: Thread; turn: UserTurn; onClose: () => void }) {
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const submit = () => {
     const text = field.current!.value.trim();
     onClose();
