@@ -6,6 +6,7 @@ does, its pages ask no other host, break no policy and throw no error: that is c
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -72,16 +73,20 @@ OpenPage = Callable[..., Any]
 def launch(driver: Any, engine: str) -> Any:
     """A browser, or a skipped test where there is none."""
     found = next(filter(None, map(shutil.which, NAMES[engine])), None)
+    # The tests' own config folder is no folder, without which Firefox does not start.
+    env = {name: value for name, value in os.environ.items() if name != "XDG_CONFIG_HOME"}
     if found is None:
         pytest.skip(f"needs {engine} (Debian: apt install {NAMES[engine][0]})")
     if engine == "chromium":
         rules = ", ".join(f"MAP {name} 127.0.0.1" for name in LOCAL_NAMES)
         flags = [f"--host-resolver-rules={rules}", "--disable-quic"]
-        return driver.chromium.launch(executable_path=found, args=flags, chromium_sandbox=False)
+        return driver.chromium.launch(
+            executable_path=found, args=flags, chromium_sandbox=False, env=env
+        )
     # The stock Firefox, over WebDriver BiDi: Playwright's own `firefox` is a patched build.
     preferences = {"network.dns.localDomains": ",".join(LOCAL_NAMES)}
     return driver.firefox.launch(
-        executable_path=found, channel="moz-firefox", firefox_user_prefs=preferences
+        executable_path=found, channel="moz-firefox", firefox_user_prefs=preferences, env=env
     )
 
 

@@ -145,9 +145,9 @@ export function Composer() {
           <IconButton icon="attach" label={t.attach} testid="attach" onClick={() => file.current?.click()} />
           <Gauge draft={text.value} />
           {busy ? (
-            <Button kind="primary" class="round" icon="stop" aria-label={t.stop} title={t.stop} testid="stop" onClick={() => stopShown()} />
+            <Button key="stop" kind="primary" class="round" icon="stop" aria-label={t.stop} title={t.stop} testid="stop" onClick={() => stopShown()} />
           ) : (
-            <Button kind="primary" class="round" icon="send" type="submit" aria-label={t.send} title={t.send} testid="send" disabled={!model || (!text.value.trim() && !images.value.length)} />
+            <Button key="send" kind="primary" class="round" icon="send" type="submit" aria-label={t.send} title={t.send} testid="send" disabled={!model || (!text.value.trim() && !images.value.length)} />
           )}
         </div>
       </div>
