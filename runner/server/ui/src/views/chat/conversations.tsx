@@ -88,7 +88,7 @@ function said(turn: Turn): string {
 function Rename({ conversation, onClose }: { conversation: Conversation; onClose: () => void }) {
   const title = useSignal(conversation.title);
   const submit = () => {
-    rename(conversation.id, title.value);
+    void rename(conversation.id, title.value);
     onClose();
   };
   return (

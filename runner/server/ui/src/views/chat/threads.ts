@@ -46,9 +46,11 @@ export async function begin(): Promise<void> {
     localStorage.removeItem(LAST_SETTINGS);
   }
   try {
-    conversations.value = sorted(await database.allConversations());
+    const kept = await database.allConversations();
+    const begun = conversations.value ?? []; // while they were read
+    conversations.value = sorted([...begun, ...kept.filter((each) => !begun.some((other) => other.id === each.id))]);
   } catch {
-    conversations.value = [];
+    conversations.value ??= [];
     toastError(texts.chat.notKept);
   }
 }
@@ -113,20 +115,22 @@ export function bump(thread: Thread): void {
   conversations.value = sorted(conversations.value ?? []);
 }
 
-export function rename(id: string, title: string): void {
-  void threadOf(id).then((thread) => {
-    if (!thread) return;
-    thread.conversation.title = titleOf(title);
-    conversations.value = [...(conversations.value ?? [])];
-    save(thread);
-  });
+/** Shown once it is kept: so are removals. */
+export async function rename(id: string, title: string): Promise<void> {
+  const thread = await threadOf(id);
+  if (!thread) return;
+  const renamed = { title: titleOf(title) };
+  await database.keep({ ...thread.conversation, ...renamed }).catch(() => toastError(texts.chat.notKept));
+  Object.assign(thread.conversation, renamed);
+  conversations.value = [...(conversations.value ?? [])];
+  channel?.postMessage(id);
 }
 
 export async function remove(id: string): Promise<void> {
   threads.delete(id);
+  await database.forget(id).catch(toastError);
   conversations.value = (conversations.value ?? []).filter((each) => each.id !== id);
   if (current.value?.conversation.id === id) go("chat", "", true);
-  await database.forget(id).catch(toastError);
   channel?.postMessage(id);
 }
 
