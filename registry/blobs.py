@@ -213,8 +213,9 @@ class Blobs:
                 kind, _, digits = entry.name.partition("-")
                 if kind != "sha256" or not _is_digest(digits):
                     continue
-                if entry.is_file(follow_symlinks=False):
-                    found[Digest(digits)] = entry.stat(follow_symlinks=False).st_mtime
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        found[Digest(digits)] = entry.stat(follow_symlinks=False).st_mtime
         return found
 
 

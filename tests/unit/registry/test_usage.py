@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from registry.store import Store
 from registry.transfer.journal import PartialPlan
@@ -19,6 +23,24 @@ def test_shared_and_own_bytes_are_told_apart(store: Store) -> None:
     assert usage.models[0].size_bytes in (12, 10)
     assert usage.free_bytes > 0
     assert usage.total_bytes >= usage.blob_bytes
+
+
+def test_a_blob_that_goes_while_it_is_listed_is_not_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = put_blob(store, b"stays").digest
+    going = store.blob_path(put_blob(store, b"goes").digest)
+    list_folder = os.scandir
+
+    @contextmanager
+    def listed(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with list_folder(folder) as entries:
+            found = list(entries)
+        going.unlink(missing_ok=True)
+        yield found
+
+    monkeypatch.setattr("registry.blobs.os.scandir", listed)
+    assert set(store.blob_ages()) == {stays}
 
 
 def test_a_copy_shares_everything(store: Store) -> None:
