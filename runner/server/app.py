@@ -48,6 +48,7 @@ from runner.server.llamacpp import (
 )
 from runner.server.llamacpp import models as llamacpp_models
 from runner.server.metrics import Metrics
+from runner.server.model_facts import KnownModels
 from runner.server.ollama import account, blobs, create, embed, login, transfers
 from runner.server.ollama import chat as ollama_chat
 from runner.server.ollama import models as ollama_models
@@ -141,6 +142,7 @@ def build_services(
         rates=RateLimiter(settings.rate_limit),
         metrics=metrics,
         library=library,
+        known_models=KnownModels(library),
         pulls=BackgroundPulls(library),
         models=models,
         prefixes=prefixes,

@@ -21,7 +21,9 @@ _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2  # threads otherwise leave what they freed in one each
 _TRIM_INTERVAL_S: Final = 10.0
 _THRESHOLDS: Final = (700, 10, 60)
-_TRIM_BYTES: Final = 64 * 1024 * 1024  # more than at the start; a trim takes 0.3 ms for each MiB
+# More than at the start, and more than after the last trim, which takes 0.3 ms for each MiB.
+_MAX_GROWN_BYTES: Final = 64 * 1024 * 1024
+_TRIM_BYTES: Final = 8 * 1024 * 1024
 
 
 def return_large_blocks() -> None:
@@ -39,13 +41,21 @@ def collect_rarely() -> None:
 
 
 async def return_small_blocks() -> None:
-    """Trim the heap from time to time, where libc is glibc and the process has grown; what clients
-    that left have in cycles is collected before."""
+    """Trim the heap when the process has grown, where libc is glibc; what clients that left have in
+    cycles is collected before."""
     with contextlib.suppress(OSError, AttributeError, TypeError):
         trim, process = ctypes.CDLL(None).malloc_trim, psutil.Process()
-        at_start_bytes = process.memory_info().rss
+        start_bytes = trimmed_bytes = _own_bytes(process)
         while True:
             await asyncio.sleep(_TRIM_INTERVAL_S)
-            if process.memory_info().rss > at_start_bytes + _TRIM_BYTES:
+            limit_bytes = min(start_bytes + _MAX_GROWN_BYTES, trimmed_bytes + _TRIM_BYTES)
+            if _own_bytes(process) > limit_bytes:
                 gc.collect()
                 await asyncio.to_thread(trim, 0)
+                trimmed_bytes = _own_bytes(process)
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    """Resident, without pages of files: those come and go with what other processes map."""
+    memory = process.memory_info()
+    return int(memory.rss - memory.shared)

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.library.background_pulls import BackgroundPulls
-from runner.library.descriptions import ModelDetails
 from runner.library.library import Library
-from runner.library.models import StoredModel
 from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.host import McpHost
 from runner.models.manager import Manager
 from runner.server.body_budget import BodyBudget
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
+from runner.server.model_facts import KnownModels
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.uploads.upload_store import UploadStore
@@ -42,8 +41,7 @@ class OpenSocket(Protocol):
 @dataclass(slots=True)
 class Services:
     """One running daemon. owner_token: opens everything to whoever can read the daemon's own
-    files. described: capabilities and details of the models that were installed when they were
-    listed last."""
+    files."""
 
     settings: Settings
     address: Address
@@ -52,6 +50,7 @@ class Services:
     rates: RateLimiter
     metrics: Metrics
     library: Library
+    known_models: KnownModels
     pulls: BackgroundPulls
     models: Manager
     prefixes: SavedPrefixes
@@ -62,7 +61,6 @@ class Services:
     vectors: Indexer
     bodies: BodyBudget = field(default_factory=BodyBudget)
     streams: StreamSessions = field(default_factory=StreamSessions)
-    described: dict[StoredModel, tuple[list[str], ModelDetails]] = field(default_factory=dict)
     requests: RequestsInFlight = field(default_factory=RequestsInFlight)
     websockets: set[OpenSocket] = field(default_factory=set)
     slot_transfers: asyncio.Lock = field(default_factory=asyncio.Lock)  # between files and workers

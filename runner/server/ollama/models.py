@@ -16,11 +16,7 @@ from runner.library.descriptions import (
     bundle_details,
     describe_modelfile,
     parameter_lines,
-    read_if_whole,
-    stored_details,
-    with_lengths,
 )
-from runner.library.library import Library
 from runner.library.lookup import parse_name
 from runner.library.models import BundleFile, GgufHeader, LazyArray, StoredModel
 from runner.models.capabilities import model_capabilities, template_of
@@ -43,42 +39,26 @@ _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbos
 async def tags(http: HttpRequest) -> TagsResponse:
     """All installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
-    tagged = [await asyncio.to_thread(_tag, http, stored) for stored in models]
-    described = http.services.described
-    for gone in described.keys() - set(models):
-        described.pop(gone, None)
-    return {"models": tagged}
+    http.services.known_models.keep_only(models)
+    return {"models": [await _tag(http, stored) for stored in models]}
 
 
-def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
-    described = http.services.described
-    if (known := described.get(stored)) is None:
-        known = described[stored] = _capabilities_and_details(http.services.library, stored)
-    capabilities, details = known
+async def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
+    facts = await http.services.known_models.facts(stored)
     entry: OllamaModelEntry = {
         "name": stored.name.short_with_tag,
         "model": stored.name.short_with_tag,
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": _details(details),
-        "capabilities": capabilities,
+        "details": _details(facts.details),
+        "capabilities": list(facts.capabilities),
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
     if (mark := http.services.models.crashes.find(str(stored.digest))) is not None:
         entry["crashes"] = str(mark)
     return entry
-
-
-def _capabilities_and_details(
-    library: Library, stored: StoredModel
-) -> tuple[list[str], ModelDetails]:
-    """Of an installed model. Blocks on the disk."""
-    details, bundle = stored_details(library, stored), read_if_whole(library, stored)
-    if bundle is None:
-        return [], details
-    return model_capabilities(bundle).names(), with_lengths(details, bundle)
 
 
 def _details(details: ModelDetails) -> OllamaModelDetails:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from runner.library.models import StoredModel
 from runner.server.anthropic.answers import AnthropicModel, AnthropicModelList
 from runner.server.http_request import HttpRequest
-from runner.server.model_facts import model_facts
 from runner.server.openai.answers import ModelCard, ModelList
 from runner.server.routes import route
 from runner.server.services import Services
@@ -17,7 +16,9 @@ from runner.server.services import Services
 @route("GET", "/v1/models", "/models", scope="inference")
 async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
     """All installed models that can be run, newest first, on one page."""
-    models = [stored for stored in http.services.library.models() if stored.fault is None]
+    installed = http.services.library.models()
+    http.services.known_models.keep_only(installed)
+    models = [stored for stored in installed if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
     if not http.of_anthropic:
         cards = [await _card(http, stored, models) for stored in models]
@@ -41,7 +42,7 @@ async def _card(
     http: HttpRequest, stored: StoredModel, installed: Sequence[StoredModel]
 ) -> ModelCard:
     """The last block is what llama-server tells; aliases are all names of the same model."""
-    facts = await model_facts(http.services.library, stored)
+    facts = await http.services.known_models.facts(stored)
     same = (other.name.short for other in installed if other.digest == stored.digest)
     return {
         "id": stored.name.short,
@@ -52,10 +53,10 @@ async def _card(
         "capabilities": list(facts.capabilities),
         "meta": {
             "n_vocab": facts.vocabulary,
-            "n_ctx_train": facts.trained_context,
-            "n_embd": facts.embedding_length,
+            "n_ctx_train": facts.details.context_length or 0,
+            "n_embd": facts.details.embedding_length or 0,
             "n_params": facts.parameters,
-            "size": facts.size_bytes,
+            "size": facts.tensors_bytes,
         },
         "status": {"value": load_state(http.services, stored)},
     }

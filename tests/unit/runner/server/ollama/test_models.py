@@ -11,7 +11,9 @@ import pytest
 
 from registry.bundle import read_bundle
 from registry.store import Store
+from runner.library.library import Library
 from runner.server.http_request import HttpRequest
+from runner.server.model_facts import KnownModels
 from runner.server.ollama import models
 from runner.server.services import Services
 from tests.echo_models import install_echo
@@ -22,10 +24,10 @@ async def test_what_was_told_of_a_removed_model_is_forgotten(tmp_path: Path) -> 
     """A daemon that makes and removes models for months keeps nothing of them."""
     store = Store.open(tmp_path)
     crashes = SimpleNamespace(find=lambda digest: None)
+    library = SimpleNamespace(store=store, models=store.models, read=partial(read_bundle, store))
+    known = KnownModels(cast(Library, library))
     services = SimpleNamespace(
-        library=SimpleNamespace(store=store, models=store.models, read=partial(read_bundle, store)),
-        models=SimpleNamespace(crashes=crashes),
-        described={},
+        library=library, models=SimpleNamespace(crashes=crashes), known_models=known
     )
     http = cast(HttpRequest, SimpleNamespace(services=cast(Services, services)))
     try:
@@ -35,6 +37,6 @@ async def test_what_was_told_of_a_removed_model_is_forgotten(tmp_path: Path) -> 
         for _ in range(2):
             store.delete(store.models()[0].name)
         assert len((await models.tags(http))["models"]) == 1
-        assert set(services.described) == set(store.models())
+        assert set(known._known) == set(store.models())
     finally:
         store.close()
