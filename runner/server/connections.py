@@ -51,6 +51,7 @@ class ConnectionBounds(asyncio.Protocol):
 
     transport: asyncio.Transport
     app_state: dict[str, Any]
+    scope: dict[str, Any]
     cycle: Any
     flow: Any
     client: tuple[str, int] | None
@@ -79,11 +80,14 @@ class ConnectionBounds(asyncio.Protocol):
             self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room."""
+        """Make room. What refers to the connection and lasts with it is let go, so that nothing
+        waits for a collection of garbage: 600 connections did, at 64 clients."""
         self._table.leave(self)
         if self._receiver is not None:
             self._receiver.connection_lost()
         super().connection_lost(exc)
+        self._receiver = self.cycle = None
+        self.app_state = self.scope = {}
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is a request."""

@@ -41,7 +41,7 @@ SETTINGS = {
     "HEARTH_MAX_LOADED_MODELS": "3",
     "HEARTH_KEEP_ALIVE": "20",
     "HEARTH_CONTEXT_LENGTH": "2048",
-    "HEARTH_CACHE_SIZE": "256MiB",  # saved prompts: what is known of them fills up early
+    "HEARTH_CACHE_SIZE": "16MiB",  # saved prompts: what is known of them fills up early
 }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import gc
 import socket
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
@@ -93,6 +95,46 @@ async def test_a_head_that_does_not_come_closes_the_connection(
     async with connected(port) as (reader, writer):
         writer.write(sent)
         assert await ended(reader)
+
+
+@pytest.mark.parametrize("leaves", ["when asked", "at once", "by a reset"])
+async def test_nothing_of_a_connection_stays_when_it_has_ended(
+    port: int, leaves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept in cycles until a collection of garbage takes 30 KiB each, and lies between what
+    lasts."""
+    made: list[weakref.ref[BoundedProtocol]] = []
+    lost = asyncio.Event()
+
+    real_made, real_lost = BoundedProtocol.connection_made, BoundedProtocol.connection_lost
+
+    def connection_made(self: BoundedProtocol, transport: asyncio.BaseTransport) -> None:
+        made.append(weakref.ref(self))
+        real_made(self, transport)
+
+    def connection_lost(self: BoundedProtocol, exc: Exception | None) -> None:
+        real_lost(self, exc)
+        lost.set()
+
+    monkeypatch.setattr(BoundedProtocol, "connection_made", connection_made)
+    monkeypatch.setattr(BoundedProtocol, "connection_lost", connection_lost)
+    gc.collect()
+    gc.disable()
+    try:
+        async with connected(port) as (reader, writer):
+            writer.write(REQUEST if leaves == "when asked" else WAITING)
+            if leaves == "when asked":
+                assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+            else:
+                await reader.readuntil(b"\r\n\r\n")
+            if leaves == "by a reset":
+                writer.transport.abort()
+        await lost.wait()
+        for _ in range(20):  # what the loop and the request's task still hold
+            await asyncio.sleep(0)
+        assert [each() for each in made] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_a_second_head_has_its_time_too(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
