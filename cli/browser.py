@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cli.errors import CliError
+from runner.programs import DETACHED_OPTIONS
 
 _IN_PATH = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
             "brave-browser", "microsoft-edge", "microsoft-edge-stable", "vivaldi")  # fmt: skip
@@ -39,9 +40,8 @@ def show(url: str, own_window: bool = True) -> None:
 
 
 def _has_desktop() -> bool:
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return named or not sys.platform.startswith("linux")
 
 
 def _window_commands(url: str) -> Iterator[list[str]]:
@@ -65,7 +65,7 @@ def _starts(command: list[str]) -> bool:
     nowhere = subprocess.DEVNULL
     try:
         process = subprocess.Popen(
-            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, **DETACHED_OPTIONS
         )
     except OSError:
         return False

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from cli.errors import CliError
 from cli.private_files import private_files
 from cli.terminal import status
+from runner.programs import DETACHED_OPTIONS, ROOT_FOLDER
 from runner.settings import LOG_FILE, Settings, given, variable
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ def _start(environ: dict[str, str], log: Path, client: Client, deadline: float) 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=Path.cwd().anchor,
+            cwd=ROOT_FOLDER,
             env=environ,
-            start_new_session=True,
+            **DETACHED_OPTIONS,
         )
     answered = False
     try:
@@ -157,13 +158,14 @@ def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
     """End the daemon that says this about itself, and wait until it is gone; says so unless
     quiet. Raises CliError when that is not for this user, or takes longer than it should."""
     from cli.process import has_ended
+    from runner.stop_signals import ask_to_stop
 
     process = process_of(client, about)
     drain_s = about["drain_timeout_s"]
     if not quiet:
         left = "all the time they need" if drain_s is None else f"{drain_s:g} s"
         status(f"ending the daemon (process {process.pid}); answers in progress have {left}")
-    process.terminate()
+    ask_to_stop(process)
     limit_s = math.inf if drain_s is None else drain_s + _CLEAN_UP_S
     if not wait_until(lambda: has_ended(process), time.monotonic() + limit_s):
         raise CliError(

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from runner.file_system import O_CLOEXEC, O_NONBLOCK, open_file
+
 
 @contextmanager
 def private_files() -> Iterator[None]:
@@ -24,7 +26,7 @@ def private_files() -> Iterator[None]:
 def read_regular(path: Path, max_bytes: int = 16 << 20) -> bytes:
     """What is in a file, at most max_bytes of it; a pipe that took its place holds nobody up.
     Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(open_file(path, os.O_RDONLY | O_NONBLOCK | O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return file.read(max_bytes)

@@ -31,7 +31,7 @@ def restart(pid: int) -> None:
     if process.create_time() > INSTALLED.stat().st_mtime:
         return
     variables = process.environ()
-    in_terminal = process.terminal() is not None
+    in_terminal = hasattr(process, "terminal") and process.terminal() is not None
     os.environ.clear()
     os.environ.update(variables)
     settings = load()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 
 from cli.errors import CliError
+from cli.users import user_id, user_name
 from runner.settings import Settings
 
 
@@ -46,21 +46,14 @@ def _is_named(user: str | None, uid: int | None) -> bool:
 
 
 def _uid_of(user: str) -> int:
-    import pwd
-
-    try:
-        return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
-    except KeyError:
-        raise CliError(f"HEARTH_DAEMON_USER={user}: this machine has no such user") from None
+    found = int(user) if user.isdecimal() else user_id(user)
+    if found is None:
+        raise CliError(f"HEARTH_DAEMON_USER={user}: this machine has no such user")
+    return found
 
 
 def _foreign(port: int, uid: int | None) -> str:
-    import pwd
-
-    name = None if uid is None else str(uid)
-    if uid is not None:
-        with suppress(KeyError):
-            name = pwd.getpwuid(uid).pw_name
+    name = None if uid is None else user_name(uid) or str(uid)
     holder = "another user" if name is None else f"user {name}"
     return (
         f"port {port} is held by a program of {holder}, not by your hearth, and nothing was sent "

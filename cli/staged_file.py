@@ -21,11 +21,19 @@ from typing import TYPE_CHECKING
 from cli.addresses import daemon_facts
 from cli.errors import CliError
 from cli.render import size
+from runner.file_system import (
+    O_CLOEXEC,
+    O_NOFOLLOW,
+    clone,
+    copy_in_kernel,
+    open_file,
+    own_uid,
+    permissions,
+)
 
 if TYPE_CHECKING:
     from runner.settings import Settings
 
-_FICLONE = 0x40049409  # linux/fs.h; unknown elsewhere, which is handled as any other failure
 _COPY_BYTES = 8 << 20
 _OTHERS_WRITE = 0o022
 
@@ -37,7 +45,7 @@ def store_folder(settings: Settings, url: str) -> Path | None:
     folder = Path(daemon_facts(settings, url).get("models", settings.models_dir))
     with contextlib.suppress(OSError):
         status = os.lstat(folder / "tmp")
-        if status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE:
+        if status.st_uid == own_uid() and not permissions(status) & _OTHERS_WRITE:
             return folder
     return None
 
@@ -65,10 +73,8 @@ def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[st
 def _clone(source: int, target: Path) -> bool:
     descriptor = _new(target)
     try:
-        import fcntl
-
-        fcntl.ioctl(descriptor, _FICLONE, source)
-    except (ImportError, OSError):  # Windows has no fcntl
+        clone(source, descriptor)
+    except OSError:
         os.unlink(target)
         return False
     finally:
@@ -79,7 +85,7 @@ def _clone(source: int, target: Path) -> bool:
 def _link(path: Path, source: int, target: Path) -> bool:
     """A second name, if the file is this user's alone."""
     status = os.fstat(source)
-    if status.st_uid != os.getuid() or status.st_mode & _OTHERS_WRITE:
+    if status.st_uid != own_uid() or permissions(status) & _OTHERS_WRITE:
         return False
     try:
         os.link(path.resolve(), target)
@@ -109,9 +115,9 @@ def _copy(path: Path, source: int, target: Path, advance: Advance) -> None:
 
 def _copy_step(source: int, target: int) -> int:
     try:
-        return os.copy_file_range(source, target, _COPY_BYTES)
-    except (OSError, AttributeError) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return copy_in_kernel(source, target, _COPY_BYTES, None)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
     content = memoryview(os.read(source, 1 << 20))
     size_bytes = len(content)
@@ -128,9 +134,9 @@ def _full(path: Path, size_bytes: int, store: Path) -> str:
 
 
 def _new(target: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
     try:
-        return os.open(target, flags, 0o600)
+        return open_file(target, flags, 0o600)
     except OSError as error:
         store = target.parent.parent
         raise CliError(f"cannot write to {store}, where the models are: {error.strerror}") from None

@@ -23,71 +23,74 @@ _ENTER = KeyPress(Keys.ControlM, "\r")
 _NEW_LINE = KeyPress(Keys.ControlJ, "\n")
 
 
-@contextmanager
-def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
-    """Have the terminal show nothing that is typed and keep Enter apart from a line feed; Ctrl-C
-    and Ctrl-Z do what they do. Gives what was typed before, when the terminal made a line feed of
-    Enter. Where no terminal is, does nothing."""
-    descriptor = keyboard.fileno()
-    if sys.platform == "win32" or not os.isatty(descriptor):
+if sys.platform == "win32":
+    # A console shows nothing that is typed while nobody reads, and keeps all of it, with Enter as
+    # it is, for the next prompt.
+
+    @contextmanager
+    def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:  # noqa: ARG001
+        """Nothing is to be done."""
         yield []
-        return
+
+    @contextmanager
+    def collected(keyboard: Input, keys: list[KeyPress]) -> Iterator[None]:  # noqa: ARG001
+        """Nothing is to be done."""
+        yield
+else:
     import termios
 
-    before = termios.tcgetattr(descriptor)
-    _stop_echo(descriptor)
-    try:
-        keys: list[KeyPress] = []
-        while read := keyboard.read_keys():
-            keys += read
-        keys += keyboard.flush_keys()
-        yield [_ENTER if key.key == Keys.ControlJ else key for key in keys]
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _stop_echo(descriptor: int) -> None:
-    if sys.platform == "win32":
-        return
-    import termios
-
-    attributes = termios.tcgetattr(descriptor)
-    attributes[_INPUT_FLAGS] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
-    attributes[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
-    attributes[_LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C stops the answer and forgets no input
-    termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
-
-
-@contextmanager
-def collected(keyboard: Input, keys: list[KeyPress]) -> Iterator[None]:
-    """Add to keys what is typed within the block. It is read at once: a terminal whose buffer is
-    full, which 4 KiB are, would pass on no Ctrl-C. Windows waits for no pipe together with a
-    terminal: what is typed stays there."""
-    if sys.platform == "win32":
-        yield
-        return
-    stop, stopper = os.pipe()
-    reader = Thread(target=_collect, args=(keyboard, keys, stop), daemon=True)
-    reader.start()
-    before = signal.getsignal(signal.SIGCONT)
-    if os.isatty(keyboard.fileno()):  # after Ctrl-Z and fg the terminal is as the shell had it
-        signal.signal(signal.SIGCONT, lambda *_: _stop_echo(keyboard.fileno()))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCONT, before)
-        os.close(stopper)
-        reader.join()
-        os.close(stop)
-        keys += keyboard.flush_keys()
-
-
-def _collect(keyboard: Input, keys: list[KeyPress], stop: int) -> None:
-    while not keyboard.closed:
-        readable, _, _ = select.select([keyboard.fileno(), stop], [], [])
-        if keyboard.fileno() not in readable:
+    @contextmanager
+    def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
+        """Have the terminal show nothing that is typed and keep Enter apart from a line feed;
+        Ctrl-C and Ctrl-Z do what they do. Gives what was typed before, when the terminal made a
+        line feed of Enter. Where no terminal is, does nothing."""
+        descriptor = keyboard.fileno()
+        if not os.isatty(descriptor):
+            yield []
             return
-        keys += keyboard.read_keys()
+        before = termios.tcgetattr(descriptor)
+        _stop_echo(descriptor)
+        try:
+            keys: list[KeyPress] = []
+            while read := keyboard.read_keys():
+                keys += read
+            keys += keyboard.flush_keys()
+            yield [_ENTER if key.key == Keys.ControlJ else key for key in keys]
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+    def _stop_echo(descriptor: int) -> None:
+        attributes = termios.tcgetattr(descriptor)
+        attributes[_INPUT_FLAGS] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
+        attributes[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+        attributes[_LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C stops the answer and forgets no input
+        termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+
+    @contextmanager
+    def collected(keyboard: Input, keys: list[KeyPress]) -> Iterator[None]:
+        """Add to keys what is typed within the block. It is read at once: a terminal whose buffer
+        is full, which 4 KiB are, would pass on no Ctrl-C."""
+        stop, stopper = os.pipe()
+        reader = Thread(target=_collect, args=(keyboard, keys, stop), daemon=True)
+        reader.start()
+        before = signal.getsignal(signal.SIGCONT)
+        if os.isatty(keyboard.fileno()):  # after Ctrl-Z and fg the terminal is as the shell had it
+            signal.signal(signal.SIGCONT, lambda *_: _stop_echo(keyboard.fileno()))
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGCONT, before)
+            os.close(stopper)
+            reader.join()
+            os.close(stop)
+            keys += keyboard.flush_keys()
+
+    def _collect(keyboard: Input, keys: list[KeyPress], stop: int) -> None:
+        while not keyboard.closed:
+            readable, _, _ = select.select([keyboard.fileno(), stop], [], [])
+            if keyboard.fileno() not in readable:
+                return
+            keys += keyboard.read_keys()
 
 
 def as_one_input(keys: list[KeyPress]) -> list[KeyPress]:

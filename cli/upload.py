@@ -8,7 +8,6 @@ they are hashed and sent unless the store has them.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import CliError
 from cli.staged_file import staged, store_folder
 from cli.terminal import status
+from runner.file_system import read_ahead
 
 if TYPE_CHECKING:
     from cli.progress import ProgressView
@@ -159,8 +159,7 @@ def send(client: Client, path: Path, name: str, advance: Advance) -> None:
 
 def _chunks(path: Path, advance: Advance) -> Iterator[bytes]:
     with path.open("rb") as file:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        read_ahead(file.fileno())
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
             advance(len(chunk))

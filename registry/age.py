@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
+import sys
 import time
 from pathlib import Path
 
 from registry.atomic import TempFile, make_directory, read_regular
+from registry.descriptors import replace
 from registry.errors import BlobDamaged
 
 MAX_GAP_S = 7 * 86400.0
@@ -21,11 +22,17 @@ _SLACK_S = 60.0  # by which a clock may be set back
 _MAX_BYTES = 1024
 
 
-def uptime_s() -> float:
-    """Seconds since the machine was started, those in which it slept included where the system
-    tells; nobody can set it."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+if sys.platform == "linux":
+
+    def uptime_s() -> float:
+        """Seconds since the machine was started, those in which it slept included; nobody can set
+        it."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+else:
+
+    def uptime_s() -> float:
+        """Seconds since some time before this process; nobody can set them."""
+        return time.monotonic()
 
 
 _STARTED_S = time.time() - uptime_s()
@@ -71,7 +78,7 @@ class FileAges:
             file = TempFile(self._path.parent, ".")
             try:
                 file.write(content)
-                os.replace(file.path, self._path)
+                replace(file.path, self._path)
             finally:
                 file.discard()
 

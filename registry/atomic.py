@@ -9,12 +9,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from registry.descriptors import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, pread
+from registry.descriptors import (
+    O_CLOEXEC,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    copy_in_kernel,
+    open_file,
+    pread,
+    replace,
+    sync_directory,
+)
 from registry.errors import BlobDamaged, RegistryError, StoreFault, StoreFull, StoreReadOnly
 
 FILE_MODE = 0o600
@@ -54,10 +64,9 @@ def fault_of(
 def free_bytes(directory: Path) -> int:
     """The space that this user may still fill there; 0 when it cannot be told."""
     try:
-        disk = os.statvfs(directory)
+        return shutil.disk_usage(directory).free
     except OSError:
         return 0
-    return disk.f_bavail * disk.f_frsize
 
 
 def require_space(operation: str, directory: Path, needed_bytes: int) -> None:
@@ -76,20 +85,11 @@ def make_directory(path: Path) -> None:
         sync_directory(directory.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a folder survive a power loss. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def open_regular(path: Path) -> int:
     """A descriptor of a regular file that is no link. Raises OSError, BlobDamaged."""
     flags = os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
     try:
-        descriptor = os.open(path, flags)
+        descriptor = open_file(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise BlobDamaged(f"{path.name} is a link, not a file") from None
@@ -103,7 +103,7 @@ def open_regular(path: Path) -> int:
 def read_small(path: Path, limit_bytes: int) -> bytes:
     """At most limit_bytes + 1 bytes of a small file of the user's own, which may be a link to one.
     Raises OSError, also for what is no file: a pipe would be waited for."""
-    descriptor = os.open(path, os.O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+    descriptor = open_file(path, os.O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a file", str(path))
@@ -122,7 +122,7 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
 def create_file(path: Path) -> int:
     """A descriptor of a fresh file, mode 0600, for writing. Raises OSError, also for a name that
     is taken."""
-    return os.open(path, _CREATE, FILE_MODE)
+    return open_file(path, _CREATE, FILE_MODE)
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> int:
@@ -137,12 +137,12 @@ def copy_range(source: int, start: int, size_bytes: int, output: int) -> Iterato
     """Write a range of source to output, within the kernel or, where the file system cannot,
     through memory; gives the bytes of each step. Raises EOFError when source ends before, OSError.
     """
-    end, in_kernel = start + size_bytes, hasattr(os, "copy_file_range")
+    end, in_kernel = start + size_bytes, True
     while start < end:
         wanted = min(_COPY_BYTES, end - start)
         if in_kernel:
             try:
-                count = os.copy_file_range(source, output, wanted, start)
+                count = copy_in_kernel(source, output, wanted, start)
             except OSError as error:
                 if error.errno not in _NO_COPY:
                     raise
@@ -165,7 +165,7 @@ def whole_path(target: Path) -> Iterator[Path]:
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(partial, target)
+        replace(partial, target)
         sync_directory(target.parent)
     finally:
         partial.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ class TempFile:
         if durable:
             self.sync()
         self._close()
-        os.replace(self.path, target)
+        replace(self.path, target)
         if durable:
             sync_directory(target.parent)
 

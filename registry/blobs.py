@@ -19,8 +19,8 @@ from registry.atomic import (
     faults,
     open_regular,
     require_space,
-    sync_directory,
 )
+from registry.descriptors import replace, sync_directory
 from registry.digest import Digest
 from registry.errors import (
     BlobDamaged,
@@ -155,7 +155,7 @@ class Blobs:
                 with self.change:
                     self._marker(digest).touch(0o600)
                     if not (content.is_linked and self.size(digest) == content.size_bytes):
-                        os.replace(path, self.path(digest))
+                        replace(path, self.path(digest))
                         sync_directory(self.directory)
                     self.fresh.add(digest)
                     self.taken.add(digest)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from registry.descriptors import allocated_bytes
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
 from registry.store import PARTIAL_KEEP_S, Store
@@ -105,7 +106,7 @@ def _sweep(store: Store, options: GcOptions) -> Iterator[RemovedFile]:
                 continue
             if not options.dry_run:
                 path.unlink()
-            yield RemovedFile(f"tmp/{path.name}", status.st_blocks * 512)
+            yield RemovedFile(f"tmp/{path.name}", allocated_bytes(status))
 
 
 def _has_file(path: Path) -> bool:

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from registry.atomic import set_aside
-from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, lock, pread, pwrite
+from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, lock, open_file, pread, pwrite
 from registry.errors import StoreLocked
 
 FILE_NAME = ".hearth.lock"
@@ -28,7 +28,7 @@ class StoreLock:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(path).st_mode):
                 set_aside(path)
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = open_file(path, flags, 0o600)
         try:
             lock(descriptor)
             os.ftruncate(descriptor, 0)

@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from registry.atomic import faults, make_directory, sync_directory, write_file
-from registry.descriptors import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK
+from registry.atomic import faults, make_directory, write_file
+from registry.descriptors import open_beneath, sync_directory
 from registry.errors import InvalidManifest, InvalidName, StoreFault
 from registry.manifest import MAX_MANIFEST_BYTES
 from registry.names import Name
-
-_DIRECTORY = os.O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-_FILE = os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class Manifests:
         """The file of a name, no link followed. Raises FileNotFoundError, InvalidManifest,
         StoreFault."""
         try:
-            with open(self._open(name), "rb") as file:
+            with open(open_beneath(self.directory, name.path), "rb") as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise InvalidManifest("manifest: not a regular file")
@@ -106,23 +103,10 @@ class Manifests:
 
     def _exists(self, name: Name) -> bool:
         try:
-            os.close(self._open(name))
+            os.close(open_beneath(self.directory, name.path))
         except OSError:
             return False
         return True
-
-    def _open(self, name: Name) -> int:
-        descriptor = os.open(self.directory, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        for part in name.path[:-1]:
-            descriptor = _step(descriptor, part, _DIRECTORY)
-        return _step(descriptor, name.tag, _FILE)
-
-
-def _step(parent: int, part: str, flags: int) -> int:
-    try:
-        return os.open(part, flags, dir_fd=parent)
-    finally:
-        os.close(parent)
 
 
 def _files(directory: Path, depth: int, strict: bool, prefix: str = "") -> Iterator[str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.atomic import TempFile, make_directory, read_regular
+from registry.descriptors import replace
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.manifest import MAX_MANIFEST_BYTES
@@ -130,7 +131,7 @@ class Records:
             file = TempFile(path.parent, ".")
             try:
                 file.write(content)
-                os.replace(file.path, path)
+                replace(file.path, path)
             finally:
                 file.discard()
 

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from registry.atomic import free_bytes
+from registry.descriptors import allocated_bytes
 from registry.digest import Digest
 from registry.store import Store, StoredModel
 
@@ -64,7 +65,7 @@ def measure(store: Store) -> StoreUsage:
         blob_bytes=blob_bytes,
         unused_bytes=sum(s.st_size for digest, s in known.items() if digest not in users),
         linked_bytes=sum(s.st_size for s in known.values() if s.st_nlink > 1),
-        partial_bytes=sum(status.st_blocks * 512 for status in parts),  # they have holes
+        partial_bytes=sum(allocated_bytes(status) for status in parts),  # they have holes
         other_bytes=max(0, sum(status.st_size for status in files) - blob_bytes),
         free_bytes=free_bytes(store.root),
     )

@@ -8,6 +8,8 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from runner.programs import CHILD_OPTIONS, ROOT_FOLDER
+
 INHERITED = (
     "CUDA_VISIBLE_DEVICES",
     "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
@@ -31,9 +33,7 @@ def child_options() -> dict[str, Any]:
     """What every child is started with: the few variables that it needs, no keys and no tokens; no
     folder of anybody's; a process group of its own."""
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
-    group = {"process_group": 0} if os.name == "posix" else {}
-    return {"env": environment, "cwd": "/", **group}
+    return {"env": environment, "cwd": ROOT_FOLDER, **CHILD_OPTIONS}
 
 
 class StderrTail:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import Conflict
+from runner.file_system import permissions
 from runner.owned_file import read_owned
 from runner.setting_values import (
     parse_addresses,
@@ -82,7 +83,7 @@ def _read(path: Path, secrets: frozenset[str]) -> dict[str, tuple[int, object]]:
         data = None if path == Path(os.devnull) else read_owned(path, _MAX_BYTES)
         if data is None:
             return {}
-        mode = path.stat().st_mode if os.name == "posix" else 0
+        mode = permissions(path.stat())
     except Conflict as error:
         raise FileError(error.message) from None
     import tomllib  # no start of a command without a file pays for it

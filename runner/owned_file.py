@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from runner.errors import Conflict
+from runner.file_system import own_uid, permissions
 
 
 def read_owned(path: Path, max_bytes: int) -> bytes | None:
@@ -15,8 +16,8 @@ def read_owned(path: Path, max_bytes: int) -> bytes | None:
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if status.st_uid not in (os.getuid(), 0) or writable:
+            writable = permissions(status) & (stat.S_IWGRP | stat.S_IWOTH)
+            if status.st_uid not in (own_uid(), 0) or writable:
                 raise Conflict(f"{path} may be written by other users; run `chmod 600 {path}`")
             data = file.read(max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,5 +1,5 @@
-"""Limits of this process (setrlimit). Windows has none: nothing is limited there, and nothing of
-this has run there."""
+"""Limits of this process (setrlimit). Windows has one of memory alone, and nothing of this has run
+there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Literal
 Limit = Literal["AS", "CORE", "MEMLOCK", "NOFILE"]
 
 if sys.platform == "win32":
+    from runner.job_object import join_job
 
     def limits_of(name: Limit) -> tuple[int | None, int | None]:  # noqa: ARG001
         """The soft and the hard limit; None: there is none."""
         return None, None
 
-    def set_limits(name: Limit, soft: int | None, hard: int | None) -> None:
-        """Set both. Raises OSError and ValueError for what the system does not allow."""
+    def set_limits(name: Limit, soft: int | None, hard: int | None) -> None:  # noqa: ARG001
+        """Set that of memory (AS). Raises OSError for what the system does not allow."""
+        if name == "AS" and soft is not None:
+            join_job(memory_bytes=soft)
 else:
     import resource
 

@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from runner.file_system import own_uid
+
 _ROOT = 0
 # "nobody": also what the kernel says of every user that this user namespace does not know.
 _OVERFLOW = 65534
 
+_AF_NETLINK = 16  # linux/socket.h; Linux alone knows its name
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _HEADER, _REQUEST, _PORTS, _ANSWER = "=IHHII", "=BBBBI", "!HH", "=IIIII"
 _ID_BYTES = 48
@@ -58,7 +61,7 @@ class _Socket:
 
 def is_trusted(uid: int | None) -> bool:
     """Whether that is this process's user for certain, or root."""
-    return uid in (os.getuid(), _ROOT) and uid != _OVERFLOW
+    return uid in (own_uid(), _ROOT) and uid != _OVERFLOW
 
 
 def is_slow() -> bool:
@@ -138,10 +141,10 @@ def _sock_diag(end: Endpoint, other: Endpoint) -> _Socket | None:
     head = struct.calcsize(_HEADER)
     size = head + len(wanted)
     header = struct.pack(_HEADER, size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
-    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
-    with socket.socket(socket.AF_NETLINK, kind, _NETLINK_SOCK_DIAG) as kernel:
+    with socket.socket(_AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.setblocking(False)
         kernel.send(header + wanted)
-        answer = kernel.recv(4096, socket.MSG_DONTWAIT)
+        answer = kernel.recv(4096)
     if struct.unpack_from(_HEADER, answer)[1] == _NLMSG_ERROR:
         code = -struct.unpack_from("=i", answer, head)[0]
         if code == errno.ENOENT:
@@ -190,14 +193,15 @@ def _own_uid(end: Endpoint, other: Endpoint | None) -> int | None:
     """This user, when a process of it has the socket; other None: one that listens at end."""
     import psutil
 
+    user = psutil.Process().username()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.uids().real != os.getuid():
+            if process.username() != user:
                 continue
             for each in process.net_connections("tcp"):
                 listens = other is None and each.status == psutil.CONN_LISTEN
                 if each.laddr.port != end.port or (other is None) != listens:
                     continue
                 if other is None or (each.raddr and Endpoint.of(each.raddr) == other):
-                    return os.getuid()
+                    return own_uid()
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,19 +24,18 @@ def command(
 
     The log is there when the daemon is not. HEARTH_LOG_LEVEL=debug logs each request.
     """
+    from runner.programs import become
     from runner.settings import load
 
-    words = [*_reader(load()), "-n", str(lines)]
-    if follow:
-        words.insert(1, "-F" if words[0] == "tail" else "-f")
-    os.execvp(words[0], words)
+    become(_reader(load(), lines, follow))
 
 
-def _reader(settings: Settings) -> list[str]:
+def _reader(settings: Settings, lines: int, follow: bool) -> list[str]:
     """The program that shows the log, and its arguments. Raises CliError where there is none."""
     from cli.addresses import is_local, spoken_plainly
     from cli.connection import new_client
     from cli.daemon import log_file, running
+    from cli.log_viewer import log_viewer
     from runner.client import ClientError
 
     client = new_client(settings)
@@ -53,11 +51,11 @@ def _reader(settings: Settings) -> list[str]:
         )
     journal = _journal()
     if journal and (about is None or about.get("log") == "journal"):
-        return journal
+        return [*journal, *(("-f",) if follow else ()), "-n", str(lines)]
     log = log_file(settings)
     if not log.exists():
         raise CliError(f"there is no log: {log} does not exist; the daemon was not started yet")
-    return ["tail", str(log)]
+    return log_viewer(log, lines, follow)
 
 
 def _journal() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
@@ -12,9 +11,10 @@ def command() -> None:
     Settings come from the environment and config.toml: `hearth env` lists them.
     """
     from cli.daemon import COMMAND
+    from runner.programs import become
     from runner.settings import load
 
     load()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(COMMAND[0], COMMAND)
+    become(COMMAND)

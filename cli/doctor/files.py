@@ -15,6 +15,7 @@ import psutil
 
 from cli.doctor.finding import Finding, ok, problem, warning
 from cli.private_files import read_regular
+from runner.file_system import own_uid, permissions
 from runner.settings import Settings
 
 
@@ -70,13 +71,13 @@ def _folder(folder: Path, closed: int) -> Iterator[Finding]:
         return
     if not stat.S_ISDIR(status.st_mode):
         yield problem("folders", f"{folder} is not a folder", f"mv {folder} {folder}.old")
-    elif status.st_uid != os.getuid() and os.getuid() != 0:
-        mend = f"sudo chown -R {os.getuid()} {folder}, or set HEARTH_HOME to a folder of your own"
+    elif status.st_uid != own_uid() != 0:
+        mend = f"sudo chown -R {own_uid()} {folder}, or set HEARTH_HOME to a folder of your own"
         yield problem("folders", f"{folder} belongs to user {status.st_uid}", mend)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield problem("folders", f"{folder} cannot be written to", f"chmod u+rwx {folder}")
-    elif status.st_mode & closed and not status.st_mode & stat.S_ISVTX:
-        text = f"{folder} has the mode {stat.S_IMODE(status.st_mode):04o}, which other users share"
+    elif permissions(status) & closed and not status.st_mode & stat.S_ISVTX:
+        text = f"{folder} has the mode {permissions(status):04o}, which other users share"
         yield warning("folders", text, f"chmod go-{'w' if closed == 0o022 else 'rwx'} {folder}")
 
 
@@ -117,8 +118,8 @@ def _file(
     except (ValueError, RecursionError):
         yield problem("files", f"{path} is damaged", f"{aside}, and restore it from a copy if any")
     else:
-        if is_secret and status.st_mode & 0o077:
-            text = f"{path} has the mode {stat.S_IMODE(status.st_mode):04o} and holds secrets"
+        if is_secret and permissions(status) & 0o077:
+            text = f"{path} has the mode {permissions(status):04o} and holds secrets"
             yield warning("files", text, f"chmod 600 {path}")
 
 

@@ -16,6 +16,7 @@ import psutil
 from cli.doctor.child import ChildFailed, ask
 from cli.doctor.finding import Finding, ok, problem, warning
 from cli.render import size
+from runner.file_system import drop_cached, free_names, own_uid, permissions
 from runner.settings import Settings
 
 _FULL_BYTES, _SCARCE_BYTES = 256 << 20, 4 << 30
@@ -31,7 +32,7 @@ def check_disk(settings: Settings) -> Iterator[Finding]:
     kind = _file_system(folder)
     text = f"{size(usage.free)} of {size(usage.total)} free at {folder}, {kind}"
     more_room = "hearth gc; hearth rm MODEL; or set HEARTH_MODELS to a folder on another disk"
-    if _inodes_left(folder) == 0:
+    if free_names(folder) == 0:
         yield problem("disk", f"{text}, and no file more can be made", more_room)
     elif usage.free < _FULL_BYTES:
         yield problem("disk", f"{text}: full", more_room)
@@ -60,8 +61,7 @@ def measured(folder: Path, size_bytes: int = _TEST_BYTES) -> tuple[float, float]
             file.write(block)
         os.fsync(file.fileno())
         written_s = time.perf_counter() - began_s
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop_cached(file.fileno())
         file.seek(0)
         began_s, done = time.perf_counter(), 0
         while content := file.read(_CHUNK_BYTES):
@@ -106,12 +106,12 @@ def check_prompts(settings: Settings) -> Iterator[Finding]:
     except FileNotFoundError:
         yield ok("prompts", f"none saved yet; they go to {folder}")
         return
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != own_uid():
         text = f"{folder} is no folder of yours, so computed prompts are neither saved nor read"
         yield problem("prompts", text, f"mv {folder} {folder}.old, or set HEARTH_CACHE_DIR")
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield problem("prompts", f"{folder} cannot be written to", f"chmod 700 {folder}")
-    elif status.st_mode & 0o077:
+    elif permissions(status) & 0o077:
         text = f"other users can look into {folder}"
         yield warning("prompts", text, f"chmod 700 {folder}")
     else:
@@ -125,15 +125,6 @@ def check_prompts(settings: Settings) -> Iterator[Finding]:
 
 def _existing(path: Path) -> Path:
     return next(each for each in (path, *path.absolute().parents) if each.is_dir())
-
-
-def _inodes_left(folder: Path) -> int | None:
-    """None where the file system counts none."""
-    try:
-        told = os.statvfs(folder)
-    except (AttributeError, OSError):
-        return None
-    return told.f_favail if told.f_files else None
 
 
 def _file_system(folder: Path) -> str:

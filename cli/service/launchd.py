@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import plistlib
 import re
 from pathlib import Path
@@ -16,6 +15,7 @@ from cli.service.manager import (
     run_checked,
     write_private,
 )
+from runner.file_system import own_uid
 
 LABEL = "local.hearth.daemon"
 
@@ -28,7 +28,7 @@ class Launchd(ServiceManager):
 
     def __init__(self) -> None:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
-        self._domain = f"gui/{os.getuid()}"
+        self._domain = f"gui/{own_uid()}"
         self._target = f"{self._domain}/{LABEL}"
 
     def describe(self, service: Service) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from registry.descriptors import clone
 from registry.digest import Digest
 from registry.errors import DigestMismatch, RegistryError, shown_size
 from registry.foreign.models import ForeignFile
+from registry.ownership import own_uid, permissions
 from registry.store import Store
 
 _READ_BYTES = 1024 * 1024
@@ -107,11 +107,11 @@ def _reflink(source: int, target: Path) -> bool:
 def _writers(source: int, path: Path) -> str | None:
     """Who but this user can change the file, for it would be the model as well; None: nobody."""
     status, folder = os.fstat(source), os.stat(path.parent)
-    if status.st_uid != os.geteuid():
+    if status.st_uid != own_uid():
         return "it belongs to another user"
-    if status.st_mode & _OTHERS_WRITE:
-        return f"other users can change it (mode {stat.S_IMODE(status.st_mode):04o})"
-    if folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & _OTHERS_WRITE:
+    if permissions(status) & _OTHERS_WRITE:
+        return f"other users can change it (mode {permissions(status):04o})"
+    if folder.st_uid not in (own_uid(), 0) or permissions(folder) & _OTHERS_WRITE:
         return "other users can write to its folder"
     return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from registry.age import FileAges
 from registry.fsck.findings import Finding
+from registry.ownership import own_uid, permissions
 from registry.store import PARTIAL_KEEP_S, Store
 from registry.transfer.partial import JOURNAL, PREFIX
 
@@ -33,14 +34,14 @@ def check_modes(store: Store) -> Iterator[Finding]:
 def wanted_mode(status: os.stat_result) -> int:
     """The mode that a file or folder should have: nobody else may write, the owner may read."""
     owner = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400
-    return (stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE) | owner
+    return (permissions(status) & ~_OTHERS_WRITE) | owner
 
 
 def _mode(store: Store, path: Path) -> Iterator[Finding]:
     with contextlib.suppress(OSError):
         status = os.lstat(path)
-        mode = stat.S_IMODE(status.st_mode)
-        is_ours = status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode)
+        mode = permissions(status)
+        is_ours = status.st_uid == own_uid() and not stat.S_ISLNK(status.st_mode)
         is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
         if is_ours and not is_shared and wanted_mode(status) != mode:
             shown = str(path.relative_to(store.root))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.atomic import write_all
-from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, pread
+from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, open_file, pread
 
 _RECORD = struct.Struct("<III")
 _MAX_HEADER = 512
@@ -66,7 +66,7 @@ class ChunkJournal:
         """Open the journal of plan, empty when there is none for it. Raises OSError."""
         self.crcs: dict[int, int] = {}
         flags = os.O_RDWR | os.O_CREAT | O_NOFOLLOW | O_CLOEXEC
-        self._descriptor: int | None = os.open(path, flags, 0o600)
+        self._descriptor: int | None = open_file(path, flags, 0o600)
         try:
             self._load(plan)
         except BaseException:

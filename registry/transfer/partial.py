@@ -17,8 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import FILE_MODE, fault_of, sync_directory
-from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, lock, pread, pwrite
+from registry.atomic import FILE_MODE, fault_of
+from registry.descriptors import (
+    O_CLOEXEC,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    lock,
+    open_file,
+    pread,
+    pwrite,
+    replace,
+    sync_directory,
+)
 from registry.digest import Digest
 from registry.transfer.journal import ChunkJournal, PartialPlan, read_crcs
 
@@ -48,7 +58,7 @@ class PartialFile:
     def _open(self) -> ChunkJournal:
         """Open both files; a file of another length has nothing to do with the plan."""
         flags = os.O_RDWR | os.O_CREAT | O_NOFOLLOW | O_CLOEXEC
-        self._descriptor = os.open(self.path, flags, FILE_MODE)
+        self._descriptor = open_file(self.path, flags, FILE_MODE)
         with contextlib.suppress(OSError):  # some network file systems have no locks
             lock(self._descriptor, shared=True)  # keeps it from registry.gc
         if os.fstat(self._descriptor).st_size != self.plan.size_bytes:
@@ -140,7 +150,7 @@ class PartialFile:
     def publish(self, target: Path) -> None:
         """Give the content, which sync has put on the disk, its name; the journal goes."""
         with self._faults():
-            os.replace(self.path, target)
+            replace(self.path, target)
             with contextlib.suppress(OSError):
                 os.unlink(self._journal_path)
             sync_directory(target.parent)
@@ -199,7 +209,7 @@ def arrived_bytes(directory: Path, plan: PartialPlan) -> int:
 
 def is_open(path: Path) -> bool:
     """True while a transfer has the file open: it holds a shared lock on it. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+    descriptor = open_file(path, os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
     try:
         lock(descriptor)
     except BlockingIOError:

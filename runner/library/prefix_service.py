@@ -12,14 +12,16 @@ import logging
 import socket
 import threading
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from runner.library.prefix_folder import PrefixFolder, SavedPart
 from runner.library.saved_prefixes import SavedPrefixes
 from runner.types import LoadPlan
+from runner.worker.passed_files import named
 from runner.worker.prefix_channel import ChannelError, Message, content, pieces, receive, send
 
 log = logging.getLogger("hearth.cache")
@@ -37,19 +39,17 @@ class PrefixService:
 
     prefixes: SavedPrefixes
 
-    def attach(self, name: str, plan: LoadPlan) -> tuple[socket.socket, ...]:
-        """The worker's ends of its channels; the caller closes them. None at all where nothing of
-        the model is saved."""
+    def attach(self, name: str, plan: LoadPlan) -> tuple[Callable[[socket.socket], None], ...]:
+        """What serves our end of each of the worker's channels, and closes it. None at all where
+        nothing of the model is saved."""
         if plan.backend not in _BACKENDS or plan.embedding or not self.prefixes.is_on:
             return ()
-        theirs = []
-        for _ in range(CHANNELS):
-            ours, end = socket.socketpair()
-            theirs.append(end)
-            threading.Thread(
-                target=self._serve, args=(ours, _about(name, plan)), name="prefixes", daemon=True
-            ).start()
-        return tuple(theirs)
+        return (partial(self._begin, _about(name, plan)),) * CHANNELS
+
+    def _begin(self, about: Mapping[str, Any], channel: socket.socket) -> None:
+        threading.Thread(
+            target=self._serve, args=(channel, about), name="prefixes", daemon=True
+        ).start()
 
     def _serve(self, channel: socket.socket, about: Mapping[str, Any]) -> None:
         with channel:
@@ -118,6 +118,7 @@ class _Talk:
             return
         with part.file:
             where = {"found": True, "offset": part.offset, "bytes": part.size_bytes}
+            where |= named(self._folder.path / name)
             send(self._channel, where, file=part.file.fileno())
 
     def _save(self, message: Message) -> None:

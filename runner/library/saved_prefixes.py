@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import re
-import stat
+import shutil
 import threading
 import time
 from array import array
@@ -27,6 +27,7 @@ from typing import BinaryIO
 
 from registry.errors import RegistryError
 from runner.errors import HearthError
+from runner.file_system import close_folder
 from runner.library.files import make_directory
 from runner.library.prefix_folder import (
     NAME_DIGITS,
@@ -123,7 +124,7 @@ class SavedPrefixes:
         asked, disk = self._asked_bytes, self._disk()
         if asked is not None:
             return asked
-        return min(MAX_BYTES, int(DISK_SHARE * disk.f_blocks * disk.f_frsize) if disk else 0)
+        return min(MAX_BYTES, int(DISK_SHARE * disk[0]) if disk else 0)
 
     @property
     def size_bytes(self) -> int:
@@ -274,7 +275,7 @@ class SavedPrefixes:
     def _make_room(self, size_bytes: int) -> bool:
         disk, limit = self._disk(), self.limit_bytes
         if disk is not None:
-            spare = disk.f_bavail * disk.f_frsize - int(SPARE_SHARE * disk.f_blocks * disk.f_frsize)
+            spare = disk[1] - int(SPARE_SHARE * disk[0])
             limit = min(limit, self.size_bytes + spare)
         if size_bytes > limit:
             return False
@@ -337,10 +338,12 @@ class SavedPrefixes:
     def _tag(self, text: bytes) -> str:
         return hmac.new(self._secret, b"prefixes" + text, hashlib.sha256).hexdigest()
 
-    def _disk(self) -> os.statvfs_result | None:
+    def _disk(self) -> tuple[int, int] | None:
+        """The bytes of the disk, and those that are free."""
         for path in (self.root, *self.root.parents):
             with contextlib.suppress(OSError):
-                return os.statvfs(path)
+                disk = shutil.disk_usage(path)
+                return disk.total, disk.free
         return None
 
     def _is_usable(self) -> bool:
@@ -360,18 +363,12 @@ class SavedPrefixes:
     def _close_to_others(self) -> None:
         """Raises OSError where the folder is another user's, or cannot be closed to others."""
         try:
-            opened = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            is_ours = close_folder(self.root)
         except FileNotFoundError:
             return  # it is made when something is saved
-        try:
-            status = os.fstat(opened)
-            if status.st_uid != os.getuid():
-                reason = f"the folder belongs to another user; set {source('cache_dir')}"
-                raise PermissionError(1, reason, str(self.root))
-            if stat.S_IMODE(status.st_mode) & 0o077:
-                os.fchmod(opened, 0o700)
-        finally:
-            os.close(opened)
+        if not is_ours:
+            reason = f"the folder belongs to another user; set {source('cache_dir')}"
+            raise PermissionError(1, reason, str(self.root))
 
 
 def _files(folder: Path) -> Iterator[_File]:

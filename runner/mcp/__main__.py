@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +27,10 @@ from runner.mcp.wire import (
     McpTool,
     McpTools,
 )
+from runner.pipes import stdin_reader
 from runner.process_limits import limits_of, set_limits
+from runner.programs import ROOT_FOLDER
+from runner.stop_signals import on_stop
 from runner.worker.isolation import isolate
 
 _MEMORY_BYTES = 640 << 20  # address space, of which Python and the SDK take a third
@@ -53,12 +55,10 @@ def main() -> int:
 
 
 async def _serve() -> None:
-    loop = asyncio.get_running_loop()
-    lines = asyncio.StreamReader(MAX_LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    lines = await stdin_reader(MAX_LINE_BYTES)
     task = asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    on_stop(asyncio.get_running_loop(), task.cancel)
     config = VisitedServer.model_validate_json(await lines.readline())
     try:
         async with _connected(config) as client:
@@ -83,7 +83,7 @@ async def _connected(config: VisitedServer) -> AsyncIterator[Any]:
             command=sys.executable,
             args=["-I", "-m", "runner.mcp.launch", config.command, *config.args],
             env=config.env,
-            cwd=config.cwd or "/",
+            cwd=config.cwd or ROOT_FOLDER,
         )
         async with Client(server, read_timeout_seconds=_CONNECT_S) as client:
             yield client

@@ -3,10 +3,10 @@ ends with the process that speaks with it and has not its limit of memory."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 from runner.process_limits import limits_of, set_limits
+from runner.programs import become
 from runner.worker.isolation import isolate
 
 
@@ -15,7 +15,7 @@ def main() -> None:
     isolate()
     _, most = limits_of("AS")
     set_limits("AS", most, most)
-    os.execvp(sys.argv[1], sys.argv[1:])
+    become(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ _END_GRACE_S: Final = 6.0  # the SDK gives a server 4 s to end
 _MAX_CALLS: Final = 16
 _STDERR_KEPT_BYTES: Final = 2048
 # What programs of the user expect to find; nothing of hearth's own settings is among them.
-_GIVEN: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TZ")
+_GIVEN: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TZ",
+                 "SYSTEMROOT", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE",
+                 "TEMP")  # fmt: skip
 
 
 class McpSession:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from runner.models.connection import FrameConnection
 from runner.models.delta_stream import DeltaStream
 from runner.models.observer import Observer
 from runner.models.watchdog import Timeouts, Watchdog
-from runner.models.worker_process import WorkerProcess
+from runner.models.worker_process import Serve, WorkerProcess
 from runner.turns import take_turn
 from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
 from runner.worker.json_codec import LARGE, from_json, text_to_json, to_json
@@ -36,7 +35,7 @@ from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 
 log = logging.getLogger("hearth.worker")
 
-Attach = Callable[[str, LoadPlan], Sequence[socket.socket]]
+Attach = Callable[[str, LoadPlan], Sequence[Serve]]
 _EXIT_GRACE_S = 2.0
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 _MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
@@ -80,9 +79,9 @@ class WorkerHandle:
     async def start(
         cls, name: str, plan: LoadPlan, timeouts: Timeouts, attach: Attach = lambda *_: ()
     ) -> WorkerHandle:
-        """A worker with the model of plan loaded. attach: gives the sockets that it gets besides
-        its own; may read files. Raises ModelLoadFailed, WorkerCrashed, WorkerTimeout, or what the
-        worker reports; then no process is left."""
+        """A worker with the model of plan loaded. attach: gives what serves
+        each socket that it gets besides its own; may read files. Raises ModelLoadFailed,
+        WorkerCrashed, WorkerTimeout, or what the worker reports; then no process is left."""
         worker = cls(name, plan, timeouts, attach)
         try:
             await worker._spawn()
@@ -286,7 +285,7 @@ class WorkerHandle:
             self._process, sock = await WorkerProcess.spawn(more)
         except OSError as error:
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
-        await self._loop.create_unix_connection(lambda: self._connection, sock=sock)
+        await self._loop.create_connection(lambda: self._connection, sock=sock)
         self._watchdog.touch()
         self._send({"op": "load", "plan": to_json(self.plan)})
 

@@ -1,6 +1,6 @@
 """Spawns a worker process and keeps what it says on stderr. Knows nothing of frames.
 
-The process gets one end of a socket pair, an environment of a few named variables, "/" as its
+The process gets its sockets, an environment of a few named variables, the root folder as its
 directory and nothing of the daemon's other files. It asks the kernel itself to die with the
 daemon; the closed socket tells it so where the kernel cannot.
 """
@@ -11,9 +11,12 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
+from runner.worker.channels import new_channels
+
+Serve = Callable[[socket.socket], None]
 
 
 def worker_command(*arguments: str) -> list[str]:
@@ -30,26 +33,30 @@ class WorkerProcess:
         self._waiting = asyncio.create_task(process.wait())
 
     @classmethod
-    async def spawn(cls, more: Sequence[socket.socket] = ()) -> tuple[WorkerProcess, socket.socket]:
-        """The process and our end of its socket (non-blocking). more: sockets that it gets as well;
-        they are closed here. Raises OSError."""
-        ours, theirs = socket.socketpair()
-        try:
-            with contextlib.ExitStack() as opened:
-                numbers = [opened.enter_context(each).fileno() for each in (theirs, *more)]
-                process = await asyncio.create_subprocess_exec(
-                    *worker_command(*map(str, numbers)),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.PIPE,
-                    **child_options(),
-                    pass_fds=numbers,
-                )
-        except BaseException:
-            ours.close()
-            raise
-        ours.setblocking(False)
-        return cls(process), ours
+    async def spawn(cls, more: Sequence[Serve] = ()) -> tuple[WorkerProcess, socket.socket]:
+        """The process and our end of its socket (non-blocking). more: each gets our end of one
+        more socket of the process, and closes it. Raises OSError; then no process is left."""
+        with contextlib.closing(new_channels(1 + len(more))) as channels:
+            program, *arguments = worker_command(*channels.arguments)
+            process = await asyncio.create_subprocess_exec(
+                program,
+                *arguments,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                **child_options(),
+                **channels.options,
+            )
+            spawned = cls(process)
+            try:
+                ours, *others = await channels.connect(process)
+            except BaseException:
+                spawned.kill()
+                await asyncio.shield(spawned._waiting)
+                raise
+        for serve, end in zip(more, others, strict=True):
+            end.setblocking(True)
+            serve(end)
+        return spawned, ours
 
     @property
     def pid(self) -> int:

@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import logging
 import os
-import signal
 import socket
 import ssl
 import stat
@@ -25,9 +24,11 @@ import uvicorn
 from starlette.datastructures import Headers
 
 from runner.errors import HearthError, ShuttingDown
+from runner.file_system import own_uid, permissions
 from runner.leaf_errors import RegistryError, StoreLocked
 from runner.library.files import write_private
 from runner.library.library import Library
+from runner.programs import end_children_with_this
 from runner.server.access import has_owner_token
 from runner.server.activation import passed_sockets
 from runner.server.app import build_services, create_app
@@ -54,6 +55,7 @@ from runner.server.sockets import (
 from runner.server.tls_handshake import TlsHandshake
 from runner.setting_values import Address
 from runner.settings import Settings, SettingsError, explain, load
+from runner.stop_signals import on_stop
 
 log = logging.getLogger("hearth")
 
@@ -68,6 +70,7 @@ _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 def main() -> int:
     """Serve until a signal. Returns the exit code; see runner.server.__main__."""
     return_large_blocks()
+    end_children_with_this()
     try:
         settings, explained = load(), explain()
     except SettingsError as error:
@@ -137,9 +140,9 @@ def _close_folders(settings: Settings) -> None:
     ):
         with contextlib.suppress(OSError):
             status = folder.stat()
-            is_ours = status.st_uid == os.getuid() and not status.st_mode & stat.S_ISVTX
-            if is_ours and status.st_mode & closed:
-                folder.chmod(stat.S_IMODE(status.st_mode) & ~closed)
+            is_ours = status.st_uid == own_uid() and not status.st_mode & stat.S_ISVTX
+            if is_ours and permissions(status) & closed:
+                folder.chmod(permissions(status) & ~closed)
 
 
 def _give_up(message: str, code: int) -> int:
@@ -198,8 +201,7 @@ class DaemonServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Handle signals on the event loop."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
+        on_stop(loop, self._on_signal)
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

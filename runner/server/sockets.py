@@ -11,12 +11,12 @@ import ipaddress
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from runner.exclusive_port import own_port
 from runner.http_transport import unverified
 from runner.process_limits import limits_of, set_limits
 from runner.setting_values import Address
@@ -63,8 +63,7 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     # several writes took 44 ms instead of 0.2 on a connection that is kept.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix" and sys.platform != "cygwin":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        own_port(sock)
         sock.bind((address.host, address.port))
         sock.listen(QUEUE)
     except OSError as error:

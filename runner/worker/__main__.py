@@ -1,8 +1,8 @@
-"""python -m runner.worker FD [FD FD] | --probe | --smoke MODEL.gguf [--tokens N]
+"""python -m runner.worker SOCKET [SOCKET SOCKET] | --probe | --smoke MODEL.gguf [--tokens N]
 
-FD: serve the daemon on this inherited socket, with saved prefixes on the others. --probe: one line
-of JSON, which backends can compute on a GPU here. --smoke: generate from a model file in this very
-process, as a health check.
+SOCKET: serve the daemon on this one, with saved prefixes on the others; see runner.worker.channels.
+--probe: one line of JSON, which backends can compute on a GPU here. --smoke: generate from a model
+file in this very process, as a health check.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _SWITCH_INTERVAL_S = 0.001
 def main() -> int:
     """The exit code; serving a daemon does not return."""
     parser = argparse.ArgumentParser(prog="python -m runner.worker", description=__doc__)
-    parser.add_argument("fd", nargs="?", type=int, help="the socket to the daemon")
-    parser.add_argument("prefixes", nargs="*", type=int, help="those to its saved prefixes")
+    parser.add_argument("sockets", nargs="*", help="to the daemon, and to its saved prefixes")
     parser.add_argument("--probe", action="store_true", help="say what can use a GPU")
     parser.add_argument("--smoke", metavar="MODEL", help="generate from a GGUF file")
     parser.add_argument("--tokens", type=int, default=8, help="how many, for --smoke")
@@ -37,7 +36,7 @@ def main() -> int:
         from runner.worker.smoke import smoke
 
         return smoke(options.smoke, options.tokens)
-    if options.fd is None:
+    if not options.sockets:
         parser.error("the number of an inherited socket is missing")
     isolate()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -46,7 +45,7 @@ def main() -> int:
 
     gc.freeze()
     gc.enable()
-    run(options.fd, options.prefixes)
+    run(options.sockets)
     return 0
 
 

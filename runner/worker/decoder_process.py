@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import IO, Any, Final, Literal
 from runner.backends.backend import DecodedImage
 from runner.child_process import child_options, exit_status
 from runner.errors import HearthError, InternalError, InvalidRequest, from_wire
+from runner.pipes import is_readable
 from runner.process_limits import set_limits
 from runner.worker.isolation import isolate
 
@@ -129,7 +129,7 @@ class DecoderProcess:
 def _ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether it says nothing more: it closes its end before its exit can be seen."""
     assert process.stdout is not None
-    return bool(select.select([process.stdout], [], [], 0)[0])
+    return is_readable(process.stdout, 0)
 
 
 def _ask(process: subprocess.Popen[bytes], data: bytes, width_bytes: int) -> tuple[int, int, bytes]:
@@ -178,7 +178,7 @@ def _serve(kind: str, memory_bytes: int, max_audio_s: int) -> None:
     isolate()
     set_limits("AS", memory_bytes, memory_bytes)
     with os.fdopen(0, "rb") as questions, os.fdopen(os.dup(1), "wb") as answers:
-        while select.select([questions], [], [], IDLE_S)[0]:
+        while is_readable(questions, IDLE_S):
             head = questions.read(_LENGTH.size)
             if not head:
                 return

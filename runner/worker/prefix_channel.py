@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from runner.worker.passed_files import receive_with_file, send_with_file
+
 MAX_TEXT_BYTES = 1 << 20
 MAX_PIECE_BYTES = 1 << 20
 _LENGTH = struct.Struct(">I")
@@ -35,8 +37,7 @@ def send(
     if file is None:
         channel.sendall(head)
     else:
-        sent = socket.send_fds(channel, [head], [file])
-        channel.sendall(head[sent:])
+        send_with_file(channel, head, file)
     for each in data:
         channel.sendall(each)
 
@@ -44,8 +45,7 @@ def send(
 def receive(channel: socket.socket) -> tuple[Message, int | None] | None:
     """A message, whose content is to be received next, and the descriptor of the file that came
     with it; None: the other side has closed. Raises OSError, ChannelError."""
-    head, files, *_ = socket.recv_fds(channel, _LENGTH.size, 1)
-    file = files[0] if files else None
+    head, file = receive_with_file(channel, _LENGTH.size)
     if not head:
         return None
     if len(head) < _LENGTH.size:

@@ -5,7 +5,6 @@ Knows nothing of when saving or loading is worth it.
 
 from __future__ import annotations
 
-import mmap
 import os
 import socket
 import threading
@@ -14,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.engine.prefix_cache import Adapters
+from runner.memory_maps import shared
+from runner.worker.passed_files import opened
 from runner.worker.prefix_channel import ChannelError, Message, pieces, receive, send
-
-# Its pages are in memory by then, since the daemon has checked the seal: map them all at once
-_MAP_POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,11 @@ class PrefixClient:
     def open(self, name: str) -> memoryview | None:
         """A part's state, to be read only; None: it is gone or was damaged."""
         reply, file = self._ask({"op": "open", "name": name})
+        file = opened(reply, file)
         if file is None:
             return None
         try:
-            mapped = mmap.mmap(file, 0, flags=mmap.MAP_SHARED | _MAP_POPULATE, prot=mmap.PROT_READ)
+            mapped = shared(file)
         except (OSError, ValueError):
             return None
         finally:

@@ -24,6 +24,7 @@ from runner.engine.engine import Engine
 from runner.engine.pool_growth import PoolGrowth
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import SPEECH_BACKENDS, GenerateRequest, LoadPlan
+from runner.worker.channels import opened
 from runner.worker.engine_thread import EngineThread
 from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import FrameWriter
@@ -280,16 +281,18 @@ class Worker:
         self._frames.send({"op": "error", "id": id, "error": error.to_wire()})
 
 
-def run(fd: int, prefixes: Sequence[int] = ()) -> None:
-    """Serve the daemon on an inherited socket, with its saved prefixes on others, and end the
-    process. Native code may still be computing, so nothing is torn down: the system takes
+def run(sockets: Sequence[str]) -> None:
+    """Serve the daemon on the first of the sockets, with its saved prefixes on the others, and end
+    the process. Native code may still be computing, so nothing is torn down: the system takes
     everything back."""
     try:
-        connection, *channels = [socket.socket(fileno=number) for number in (fd, *prefixes)]
-    except OSError as error:
-        sys.exit(f"{fd} is not an inherited socket: {error}")
+        connection, *channels = opened(sockets)
+    except (OSError, ValueError) as error:
+        sys.exit(f"there is no daemon at {' '.join(sockets)}: {error}")
     try:
-        code = asyncio.run(serve(connection, channels))
+        # The frame writer waits for its socket, which Windows' other loop cannot.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            code = runner.run(serve(connection, channels))
     except Exception:
         log.critical("the worker failed", exc_info=True)
         code = ExitCode.ENGINE_FAILED

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+_IS_LINUX = sys.platform == "linux"
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION, _PATH_BENEATH = 1, 1
@@ -30,6 +31,7 @@ _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL  # the rest is of fol
 _RIGHTS_BY_VERSION = {1: 13, 2: 14, 3: 15, 5: 16}  # how many bits a version knows
 _TCP, _TCP_VERSION = 0b11, 4  # to bind, to connect
 _SCOPES, _SCOPES_VERSION = 0b11, 6  # abstract sockets and signals of processes outside
+_PATH_ONLY = 0o10000000 | 0o2000000  # O_PATH, O_CLOEXEC of asm-generic/fcntl.h
 _CODE = _EXECUTE | _READ | _LIST
 _DEVICE = _READ | _WRITE | _LIST | _IOCTL
 _OUTPUT = _READ | _WRITE | _LIST | _REMOVE_FILE | _MAKE_FILE | _TRUNCATE
@@ -82,7 +84,7 @@ def enter_sandbox(readable: Iterable[str | Path], writable: Iterable[str | Path]
     confines only who can gain no privileges."""
     if os.environ.get("HEARTH_SANDBOX", "1") == "0":
         return ["HEARTH_SANDBOX=0"]
-    if not sys.platform.startswith("linux"):
+    if not _IS_LINUX:
         return [f"no sandbox on {sys.platform}"]
     if threading.active_count() > 1:
         raise RuntimeError("other threads would stay outside of the sandbox")
@@ -129,7 +131,7 @@ def _interpreter() -> list[str]:
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str | Path, rights: int) -> None:
     """What does not exist needs no right."""
     try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        opened = os.open(path, _PATH_ONLY)
     except OSError:
         return
     try:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import mmap
 from typing import Any
 
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import BackendError
 from runner.backends.llamacpp.context import Context
+from runner.memory_maps import anonymous
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def resize(context: Context, parameters: Any, pool_tokens: int) -> None:
     held is lost."""
     size_bytes = native.llama_state_get_size(context.handle)
     try:
-        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = anonymous(size_bytes)
     except OSError as error:
         log.warning("the cache stays as it is: no memory for %d bytes of it: %s", size_bytes, error)
         return

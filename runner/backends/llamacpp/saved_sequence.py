@@ -9,7 +9,6 @@ worth it.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +18,7 @@ from llama_cpp import llama_cpp as native
 from runner.backends.backend import BackendError, PoolFull
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.vision.positions import ImageSpans
+from runner.memory_maps import anonymous
 
 _LENGTH = struct.Struct("<Q")  # before each part
 
@@ -34,7 +34,7 @@ class LlamaCppSavedSequence:
         self.tokens = tokens
         self.image_spans: ImageSpans = ()  # its images, where positions are not the tokens' numbers
         try:
-            self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._memory = anonymous(size_bytes)
         except OSError as error:
             raise BackendError(
                 f"not enough memory for a copy of {size_bytes} bytes: {error}"

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from runner.memory_maps import advise
+
 Tensor = Any
 # Of Linux 5.14; the module mmap has no name for it. A page at a time is mapped without it.
 _MADV_POPULATE_READ = 22 if sys.platform == "linux" else None
@@ -42,7 +44,7 @@ class MappedFiles:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             self._path, self._range = path, (0, 0)
         if self._range[1] > (_MIN_DROPPED_BYTES if self._kept else 0):
-            _advise(self._map, getattr(mmap, "MADV_DONTNEED", None), self._range)
+            advise(self._map, getattr(mmap, "MADV_DONTNEED", None), *self._range)
         found = torch.frombuffer(self._map, dtype=torch.uint8, count=size_bytes, offset=start)
         first = start // mmap.PAGESIZE * mmap.PAGESIZE
         pages = (first, start + size_bytes - first)
@@ -50,17 +52,8 @@ class MappedFiles:
         self._kept |= keep
         found[::_FAULT_AROUND_BYTES].max()
         if not _resident(found):
-            _advise(self._map, _MADV_POPULATE_READ, pages)
+            advise(self._map, _MADV_POPULATE_READ, *pages)
         return found
-
-
-def _advise(map: mmap.mmap, advice: int | None, range: tuple[int, int]) -> None:
-    if advice is None:
-        return
-    try:
-        map.madvise(advice, *range)
-    except OSError:
-        return  # a kernel that does not know it: slower, not wrong
 
 
 def _resident(content: Tensor) -> bool:

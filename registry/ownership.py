@@ -1,0 +1,47 @@
+"""Whose a file is, and what others may do with it, as far as os.stat tells."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+if sys.platform == "win32":
+
+    def own_uid() -> int:
+        """What os.stat says of every file there: access lists have the owners."""
+        return 0
+
+    def permissions(status: os.stat_result) -> int:
+        """Those of the owner: what others may do is in access lists, which are not read. Folders
+        of a user's profile are closed to other users."""
+        return status.st_mode & 0o700
+
+    def close_folder(folder: Path) -> bool:
+        """Nothing is done. Raises OSError where there is no folder."""
+        os.scandir(folder).close()
+        return True
+else:
+
+    def own_uid() -> int:
+        """The user for whom this process makes files."""
+        return os.geteuid()
+
+    def permissions(status: os.stat_result) -> int:
+        """The permission bits of a file."""
+        return stat.S_IMODE(status.st_mode)
+
+    def close_folder(folder: Path) -> bool:
+        """Let nobody but this user into its folder; False: it is another's. Raises OSError, also
+        for a link."""
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(opened)
+            if status.st_uid != own_uid():
+                return False
+            if permissions(status) & 0o077:
+                os.fchmod(opened, 0o700)
+            return True
+        finally:
+            os.close(opened)
