@@ -25,8 +25,8 @@ if sys.platform == "win32":
 else:
 
     def own_uid() -> int:
-        """The user for whom this process makes files."""
-        return os.geteuid()
+        """The user of this process."""
+        return os.getuid()
 
     def permissions(status: os.stat_result) -> int:
         """The permission bits of a file."""

@@ -21,8 +21,9 @@ def command(
     ] = "status",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Start the daemon with the first request after login, by systemd, or at login, by launchd;
-    restart it when it crashes; and on Linux put hearth's page among the applications.
+    """Start the daemon with the first request after login, by systemd, or at login, by launchd or
+    Task Scheduler; restart it when it crashes; and on Linux put hearth's page among the
+    applications.
 
     The service gets the settings of the current shell, except the API key; run install again after
     changing one. print shows the service files without installing them.

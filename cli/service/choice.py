@@ -11,18 +11,24 @@ from runner.setting_values import parse_address
 
 def find_manager() -> ServiceManager:
     """The service manager of this machine. Raises CliError where there is none."""
-    if sys.platform == "darwin":
-        from cli.service.launchd import Launchd
+    match sys.platform:
+        case "darwin":
+            from cli.service.launchd import Launchd
 
-        return Launchd()
-    if sys.platform.startswith("linux"):
-        from cli.service.systemd import Systemd
+            return Launchd()
+        case "linux":
+            from cli.service.systemd import Systemd
 
-        return Systemd()
-    raise CliError(
-        f"no service manager is supported on {sys.platform}; have your system run this command at "
-        "login: hearth serve"
-    )
+            return Systemd()
+        case "win32":
+            from cli.service.taskscheduler import TaskScheduler
+
+            return TaskScheduler()
+        case other:
+            raise CliError(
+                f"no service manager is supported on {other}; have your system run this command "
+                "at login: hearth serve"
+            )
 
 
 def manager_of(pid: int) -> ServiceManager | None:

@@ -90,11 +90,11 @@ def run_checked(command: Sequence[str]) -> None:
         raise CliError(f"{' '.join(command)}: {output}")
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Put text at path for this user's eyes only, making the folder. Raises CliError."""
     try:
         with private_files():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, encoding=encoding)
     except OSError as error:
         raise CliError(f"{path} cannot be written: {error.strerror}") from None

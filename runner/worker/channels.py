@@ -22,6 +22,7 @@ from runner.exclusive_port import own_port
 CONNECT_S: Final = 60.0  # for Python to start, on a busy machine
 PROOF_S: Final = 10.0  # for one connection to show that it is the process
 MAX_PROVING: Final = 64  # connections; the oldest goes
+_QUEUE: Final = 128
 _SECRET_BYTES: Final = 32
 _PROOF_BYTES: Final = 32  # SHA-256
 _LOOPBACK: Final = "127.0.0.1"
@@ -83,7 +84,7 @@ class LoopbackSockets(Channels):
         try:
             own_port(self._listener)
             self._listener.bind((_LOOPBACK, 0))
-            self._listener.listen(MAX_PROVING)
+            self._listener.listen(_QUEUE)
         except OSError:
             self._listener.close()
             raise
@@ -127,7 +128,7 @@ class LoopbackSockets(Channels):
                     await asyncio.gather(next_one, return_exceptions=True)
                     continue
                 self._proving = [task for task in self._proving if not task.done()]
-                if len(self._proving) == MAX_PROVING:
+                if len(self._proving) >= MAX_PROVING:
                     self._proving[0].cancel()
                 connection, _ = next_one.result()
                 self._proving.append(asyncio.create_task(self._prove(connection, complete)))
@@ -185,8 +186,9 @@ def opened(words: Sequence[str]) -> list[socket.socket]:
     for index, connection in enumerate(found):
         connection.sendall(bytes([index]) + _proof(secret, b"process", index))
         connection.settimeout(CONNECT_S)
-        with connection.makefile("rb") as answer:
-            proof = answer.read(_PROOF_BYTES)
+        proof = b""
+        while len(proof) < _PROOF_BYTES and (part := connection.recv(_PROOF_BYTES - len(proof))):
+            proof += part
         connection.settimeout(None)
         if not hmac.compare_digest(proof, _proof(secret, b"daemon", index)):
             raise ConnectionError(f"the program at {words[index]} is not the daemon")

@@ -96,7 +96,7 @@ def test_a_file_of_another_user_is_not_linked(
     store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linking, "_reflink", lambda *_: False)
-    monkeypatch.setattr(linking.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(linking, "own_uid", lambda: os.getuid() + 1)
     with pytest.raises(NotLinkable, match="belongs to another user"):
         import_file(store, file, False, lambda _: None)
 

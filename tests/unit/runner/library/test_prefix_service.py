@@ -45,10 +45,20 @@ def client(service: PrefixService, opened: list[socket.socket]) -> PrefixClient:
     return connect(service, opened)
 
 
+def attached(service: PrefixService, plan: LoadPlan = PLAN) -> list[socket.socket]:
+    """The worker's ends."""
+    theirs = []
+    for serve in service.attach("echo", plan):
+        ours, end = socket.socketpair()
+        serve(ours)
+        theirs.append(end)
+    return theirs
+
+
 def connect(
     service: PrefixService, opened: list[socket.socket], plan: LoadPlan = PLAN, by: str = "me"
 ) -> PrefixClient:
-    channels = service.attach("echo", plan)
+    channels = attached(service, plan)
     opened += channels
     return PrefixClient(channels[0], by)
 
@@ -132,7 +142,7 @@ def test_nonsense_ends_the_channel_and_no_other(
     service: PrefixService, client: PrefixClient, opened: list[socket.socket], message: Any
 ) -> None:
     name = client.save(part(), ME)
-    evil = service.attach("echo", PLAN)
+    evil = attached(service)
     opened += evil
     PrefixClient(evil[0], "me")
     text = json.dumps(message).encode()
@@ -145,7 +155,7 @@ def test_nonsense_ends_the_channel_and_no_other(
 def test_a_long_message_is_not_waited_for(
     service: PrefixService, opened: list[socket.socket]
 ) -> None:
-    evil = service.attach("echo", PLAN)
+    evil = attached(service)
     opened += evil
     evil[0].sendall(b"\xff" * 4)
     assert has_ended(evil[0])
@@ -154,7 +164,7 @@ def test_a_long_message_is_not_waited_for(
 def test_a_worker_that_dies_while_it_saves_leaves_nothing(
     service: PrefixService, opened: list[socket.socket]
 ) -> None:
-    evil = service.attach("echo", PLAN)
+    evil = attached(service)
     PrefixClient(evil[0], "me")
     message = {
         "op": "save",
