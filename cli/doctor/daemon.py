@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from runner.replies import JsonObject
 
 _PORT = "set HEARTH_HOST to another address, such as 127.0.0.1:"
+_COMMAND_CHARS = 100
 _SOON = timedelta(days=14)
 
 
@@ -35,7 +37,7 @@ def check_daemon(settings: Settings) -> Iterator[Finding]:
     try:
         about = running(client)
     except NotHearth as error:
-        mend = f"{_end_of(port)}, or {_PORT}{port + 1}"
+        mend = f"{_PORT}{port + 1}; or end it: {_end_of(port)}"
         yield problem("port", f"{error.message.split('. ')[0]}; it is {holder(port)}", mend)
     except ConnectionLost:
         text = f"{holder(port)} holds {client.base_url} and does not respond"
@@ -56,14 +58,14 @@ def _of_running(settings: Settings, client: Client, about: JsonObject) -> Findin
         return ok("daemon", f"{text}, elsewhere")
     if about["hearth"] != version("hearth"):
         mend = "hearth shutdown; the next command starts the new one"
-        return warning("daemon", f"{text} is another version than {version('hearth')}", mend)
+        return warning("daemon", f"{text}: this command is version {version('hearth')}", mend)
     if about["store"] != str(settings.models_dir.absolute()):
         mend = "unset HEARTH_HOME and HEARTH_MODELS, or: hearth shutdown"
-        return warning("daemon", f"{text} has its models in {about['store']}, not where this "
-                                 f"shell says: {settings.models_dir}", mend)  # fmt: skip
+        text += f": its models are in {about['store']}, those of this shell in "
+        return warning("daemon", f"{text}{settings.models_dir}", mend)
     if about.get("read_only"):
         mend = f"make {about['store']} writable, then: hearth shutdown"
-        return warning("daemon", f"{text} cannot write to its store", mend)
+        return warning("daemon", f"{text}: it cannot write to its store", mend)
     return ok("daemon", text)
 
 
@@ -73,7 +75,7 @@ def holder(port: int) -> str:
     if process is None:
         return f"a process of another user, or of another machine (sudo ss -ltnp sport = :{port})"
     try:
-        words = " ".join(process.cmdline()[:3]) or process.name()
+        words = textwrap.shorten(" ".join(process.cmdline()[:3]), _COMMAND_CHARS) or process.name()
         state = ", stopped" if process.status() == psutil.STATUS_STOPPED else ""
         return f"process {process.pid} of {process.username()} ({words}{state})"
     except psutil.Error:
@@ -114,7 +116,7 @@ def check_exposure(settings: Settings) -> Iterator[Finding]:
                                       "full access", "unset HEARTH_INSECURE_LOCAL")  # fmt: skip
     elif not keys:
         text = f"{', '.join(public)} is open to other machines, and there is no API key"
-        mend = "hearth key add NAME, or HEARTH_HOST=127.0.0.1; then: hearth shutdown"
+        mend = "hearth key add NAME, or set HEARTH_HOST=127.0.0.1; then: hearth shutdown"
         yield problem("exposure", text, mend)
     elif scheme != "https":
         text = f"{', '.join(public)} is open to other machines, and keys and texts are not "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 
@@ -27,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     daemon.check_service,
     machine.check_clock,
 )
+_VARIABLE = re.compile(r"[A-Z_]+(?==)")
 _REPORT = "hearth doctor --bundle FILE, and report it"
 
 
@@ -71,9 +74,22 @@ def _area(check: Check) -> str:
 
 
 def usable_settings() -> tuple[Settings, list[Finding]]:
-    """The settings of this shell; where they are wrong the defaults, and a finding that says so."""
-    try:
-        return load(), []
-    except SettingsError as error:
-        return Settings(), [problem("settings", f"{error}; all below is by the defaults",
-                                    "hearth env shows them once that is mended")]  # fmt: skip
+    """The settings of this shell, and a finding for each fault in them. What is wrong is left out
+    of this process's environment, so that the checks find out the rest by all that is right."""
+    found: list[Finding] = []
+    while True:
+        try:
+            return load(), found
+        except SettingsError as error:
+            text = str(error)
+        named = _VARIABLE.match(text)
+        if named and os.environ.pop(named[0], None) is not None:
+            left_out, mend = f"what follows is without {named[0]}", f"unset {named[0]}"
+        elif os.environ.get("HEARTH_CONFIG") != os.devnull:
+            os.environ["HEARTH_CONFIG"] = os.devnull
+            text = text.partition(". HEARTH_CONFIG=")[0]
+            left_out = "what follows is without the file"
+            mend = f"correct the file, or: export HEARTH_CONFIG={os.devnull}"
+        else:
+            raise SettingsError(text)
+        found.append(problem("settings", f"{text}; {left_out}", mend))

@@ -77,7 +77,8 @@ def _folder(folder: Path, closed: int) -> Iterator[Finding]:
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield problem("folders", f"{folder} cannot be written to", f"chmod u+rwx {folder}")
     elif permissions(status) & closed and not status.st_mode & stat.S_ISVTX:
-        text = f"{folder} has the mode {permissions(status):04o}, which other users share"
+        may = "write to" if closed == 0o022 else "look into"
+        text = f"{folder} has the mode {permissions(status):04o}: other users may {may} it"
         yield warning("folders", text, f"chmod go-{'w' if closed == 0o022 else 'rwx'} {folder}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import urllib.request
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from cli.doctor.finding import Finding, ok, problem
 from runner.settings import Settings
 
 _TIMEOUT_S = 8.0
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 _REGISTRY = "https://registry.ollama.ai"
 _HUB = "https://huggingface.co"
 
@@ -34,7 +36,10 @@ def check_network(settings: Settings) -> Iterator[Finding]:
             proxy = proxies.get(urlsplit(url).scheme)
             way = f" through the proxy {proxy}" if proxy else ""
             mend = f"curl -I {name}; HTTPS_PROXY names a proxy, SSL_CERT_FILE its certificates"
-            reason = str(error).replace(url, name) or type(error).__name__
+            if proxy:
+                variables = "HTTPS_PROXY and ALL_PROXY, in capital or small letters"
+                mend = f"correct the proxy, or unset it ({variables}); {mend.partition(';')[0]}"
+            reason = _ERRNO.sub("", str(error)).replace(url, name) or type(error).__name__
             yield problem("network", f"{name} cannot be reached{way}: {reason}", mend)
         else:
             yield ok("network", f"{name} answers ({status})")

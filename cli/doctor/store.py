@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -29,13 +30,18 @@ def check_disk(settings: Settings) -> Iterator[Finding]:
     """The disk of the store: what is free, of which kind, how fast."""
     folder = _existing(settings.models_dir)
     usage = shutil.disk_usage(folder)
-    kind = _file_system(folder)
+    mount, kind = _file_system(folder)
     text = f"{size(usage.free)} of {size(usage.total)} free at {folder}, {kind}"
     more_room = "hearth gc; hearth rm MODEL; or set HEARTH_MODELS to a folder on another disk"
     if free_names(folder) == 0:
         yield problem("disk", f"{text}, and no file more can be made", more_room)
+    elif _is_read_only(folder):
+        text += ": nothing can be written there, so no model can be pulled, made or removed"
+        mend = f"sudo mount -o remount,rw {mount}, or set HEARTH_MODELS to another folder"
+        yield warning("disk", text, mend)
+        return
     elif usage.free < _FULL_BYTES:
-        yield problem("disk", f"{text}: full", more_room)
+        yield problem("disk", f"{text}: too little to pull a model", more_room)
     elif usage.free < _SCARCE_BYTES:
         yield warning("disk", f"{text}: few models fit", more_room)
     else:
@@ -49,6 +55,15 @@ def check_disk(settings: Settings) -> Iterator[Finding]:
         yield warning("disk speed", f"{text} ({kind}): models load slowly", mend)
     else:
         yield ok("disk speed", text)
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Whether the disk is mounted so, or by a failed disk has become so."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def measured(folder: Path, size_bytes: int = _TEST_BYTES) -> tuple[float, float]:
@@ -92,7 +107,8 @@ def check_store(settings: Settings) -> Iterator[Finding]:
     if not damage:
         stray = sum(each["kind"] in ("partial", "stray") for each in found["findings"])
         left = f"; {stray} files that no model needs (hearth gc)" if stray else ""
-        yield ok("store", f"{found['models']} models, {size(found['size'])} in {root}{left}")
+        models = f"{found['models']} model{'' if found['models'] == 1 else 's'}"
+        yield ok("store", f"{models}, {size(found['size'])} in {root}{left}")
 
 
 def check_prompts(settings: Settings) -> Iterator[Finding]:
@@ -127,9 +143,10 @@ def _existing(path: Path) -> Path:
     return next(each for each in (path, *path.absolute().parents) if each.is_dir())
 
 
-def _file_system(folder: Path) -> str:
+def _file_system(folder: Path) -> tuple[str, str]:
+    """Where it is mounted, and its kind."""
     resolved, best, kind = folder.resolve(), "", "unknown file system"
     for each in psutil.disk_partitions(all=True):
         if resolved.is_relative_to(each.mountpoint) and len(each.mountpoint) >= len(best):
             best, kind = each.mountpoint, each.fstype
-    return kind
+    return best, kind
