@@ -15,6 +15,7 @@ import os
 import pkgutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -53,7 +54,7 @@ def product_modules() -> Iterator[str]:
     for package in PACKAGES:
         yield package
         for found in pkgutil.walk_packages(
-            importlib.import_module(package).__path__, f"{package}."
+            importlib.import_module(package).__path__, f"{package}.", lambda name: None
         ):
             if not found.name.endswith(".__main__"):
                 yield found.name
@@ -77,8 +78,12 @@ def main() -> int:
                 delattr(module, each)
     for each in NO_MODULES:
         sys.modules.pop(each, None)
-    sys.modules["msvcrt"] = ModuleType("msvcrt")
+    for each in ("_winapi", "msvcrt"):
+        sys.modules[each] = ModuleType(each)
     os.__dict__.update(O_BINARY=0x8000, O_NOINHERIT=0x80)
+    subprocess.__dict__.update(
+        CREATE_NEW_PROCESS_GROUP=0x200, CREATE_NO_WINDOW=0x8000000, DETACHED_PROCESS=8
+    )
     sys.meta_path.insert(0, _Absent())  # type: ignore[arg-type]
     sys.platform = "win32"
     faults = 0

@@ -23,7 +23,7 @@ CONTENT = b"GGUF" + b"weights" * 100_000
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store on a file system that knows no clones."""
-    monkeypatch.setattr(staged_file, "_FICLONE", 0)
+    monkeypatch.setattr(staged_file, "clone", no_clones)
     folder = tmp_path / "home" / "models"
     (folder / "tmp").mkdir(parents=True, mode=0o700)
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
@@ -37,6 +37,11 @@ def model(tmp_path: Path) -> Path:
     path.write_bytes(CONTENT)
     path.chmod(0o644)
     return path
+
+
+def no_clones(source: int, target: int) -> None:
+    """As a file system without reflinks answers."""
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
 
 def ignore(count: int) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from registry import atomic, blobs, lock, manifests, records, store, usage
+from registry import atomic, blobs, descriptors, lock, manifests, records, store, usage
 from registry.foreign import link
 from registry.fsck import repair
 from registry.transfer import journal, partial
 
-_MODULES = (atomic, blobs, manifests)
+_MODULES = (atomic, blobs, descriptors, manifests)
 CHANGING = ("write", "fsync", "replace", "unlink", "mkdir", "rmdir")
-EVERYWHERE = (atomic, blobs, journal, link, lock, manifests, repair, partial, records,
+EVERYWHERE = (atomic, blobs, descriptors, journal, link, lock, manifests, repair, partial, records,
               store, usage)  # fmt: skip
 EVERY_CALL = (*CHANGING, "open", "pwrite", "pread", "ftruncate", "link", "scandir", "chmod")
 

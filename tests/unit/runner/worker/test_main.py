@@ -58,7 +58,7 @@ def test_without_a_socket_it_explains_itself() -> None:
 def test_a_number_that_is_no_socket_is_named() -> None:
     run = worker("999")
     assert run.returncode == 1
-    assert run.stderr.startswith("999 is not an inherited socket")
+    assert run.stderr.startswith("there is no daemon at 999: ")
 
 
 def test_the_plan_decides_the_limits() -> None:
@@ -71,7 +71,7 @@ def test_garbage_is_collected_once_all_is_imported() -> None:
     program = (
         "import gc, sys\n"
         "from runner.worker import __main__, process\n"
-        "process.run = lambda fd, prefixes: print(fd, gc.isenabled())\n"
+        "process.run = lambda sockets: print(*sockets, gc.isenabled())\n"
         "sys.argv[1:] = ['7']\n"
         "__main__.main()\n"
     )
