@@ -58,4 +58,4 @@ async def return_small_blocks() -> None:
 def _own_bytes(process: psutil.Process) -> int:
     """Resident, without pages of files: those come and go with what other processes map."""
     memory = process.memory_info()
-    return int(memory.rss - memory.shared)
+    return int(memory.rss - getattr(memory, "shared", 0))  # Linux alone tells
