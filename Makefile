@@ -115,6 +115,12 @@ fuzz-parsers: dev
 upgrade-kills: dev
 	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/packaging/test_upgrade.py $(PYTEST_ARGS)
 
+# The Dockerfile, built and run by podman where no registry of images is reached: Debian's debootstrap,
+# podman, runc and containernetworking-plugins, as root. It compiles unless dist/ has the wheels.
+.PHONY: container-root
+container-root: dev
+	$(PYTHON_BIN)/python -m tests.packaging.container_root
+
 # The engine under 100,000 random rules, with faults at every call of its backend: 3 minutes.
 .PHONY: engine-model
 engine-model: dev

@@ -539,6 +539,8 @@ remove_service() {
         remove "$shown/applications/hearth.desktop"
         remove "$shown/icons/hicolor/scalable/apps/hearth.svg"
     fi
+    tray=${XDG_CONFIG_HOME:-$HOME/.config}/autostart/hearth-tray.desktop
+    ! grep -qsF "$prefix/" "$tray" || remove "$tray"
     if grep -qsF "$prefix/" "$agent"; then
         launchctl bootout "gui/$(id -u)/local.hearth.daemon" >/dev/null 2>&1 || :
         remove "$agent"

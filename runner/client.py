@@ -127,6 +127,11 @@ class Client:
             )
         return body
 
+    def is_ready(self) -> bool:
+        """Whether it takes requests now."""
+        with self._request("GET", "/ready", timeout_s=CONNECT_TIMEOUT_S) as response:
+            return response.status == 200
+
     def keys(self) -> list[JsonObject]:
         """The API keys: name, scopes, created_at."""
         return list(self._call("GET", "/api/keys").get("keys") or [])

@@ -59,7 +59,7 @@ def notify(title: str, text: str) -> None:
         elif sys.platform == "win32":
             shown = {"HEARTH_TITLE": title, "HEARTH_TEXT": text}
             _run(["powershell.exe", "-NoProfile", "-Command", _ON_WINDOWS], shown)
-        elif _has_bus():
+        elif has_bus():
             try:
                 asyncio.run(asyncio.wait_for(_send(title, text), _LIMIT_S))
             except ImportError:
@@ -67,7 +67,7 @@ def notify(title: str, text: str) -> None:
                 _run(["notify-send", "--app-name=hearth", "--icon=hearth", "--", title, body])
 
 
-def _has_bus() -> bool:
+def has_bus() -> bool:
     """Whether there is a bus of the session; dbus-fast would otherwise begin one."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return bool(os.environ.get("DBUS_SESSION_BUS_ADDRESS")) or (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cli.errors import CliError
+from cli.errors import USAGE, CliError
 from cli.terminal import status
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ def command(
         Literal["install", "uninstall", "status", "print"],
         typer.Argument(metavar="[install|uninstall|status|print]", help="What to do"),
     ] = "status",
+    tray: Annotated[
+        bool,
+        typer.Option(
+            "--tray", help="With install: show hearth in the tray after login, see hearth tray"
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Start the daemon with the first request after login, by systemd, or at login, by launchd or
@@ -33,11 +39,13 @@ def command(
     from runner.settings import load
 
     settings, manager = load(), find_manager()
+    if tray and action != "install":
+        raise CliError("--tray belongs to install", USAGE)
     if action == "print":
         print(manager.describe(_service(settings)), end="")
         return
     if action == "install":
-        _install(manager, settings)
+        _install(manager, settings, tray)
     elif action == "uninstall":
         _uninstall(manager)
     found = manager.state()
@@ -66,11 +74,14 @@ def _service(settings: Settings) -> Service:
     return Service(COMMAND, found | absolute_paths(settings), log_file(settings), addresses)
 
 
-def _install(manager: ServiceManager, settings: Settings) -> None:
+def _install(manager: ServiceManager, settings: Settings, tray: bool) -> None:
     from cli.connection import new_client
     from cli.daemon import end_daemon, process_of, running
     from cli.service import desktop
+    from cli.tray import is_installed, require_tray
 
+    if tray:
+        require_tray()
     service, client = _service(settings), new_client(settings)
     manager.check(service)
     about = running(client)
@@ -81,11 +92,15 @@ def _install(manager: ServiceManager, settings: Settings) -> None:
     manager.install(service)
     if desktop.has_entries():
         desktop.install_entry(service.environment)
+    if tray:
+        desktop.install_tray(service.environment)
     if about is not None:
         end_daemon(client, about)  # it holds the port and the store
     manager.start()
     if manager.name == "systemd":
         status("to start it at boot, before you log in: loginctl enable-linger")
+    if is_installed() and not desktop.tray_path().exists():
+        status("to show it in the tray after login: hearth service install --tray")
 
 
 def _uninstall(manager: ServiceManager) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import NOT_RUNNING, CliError
+from cli.errors import NOT_RUNNING, USAGE, CliError
 
 if TYPE_CHECKING:
     from runner.client import Client
@@ -15,17 +15,25 @@ if TYPE_CHECKING:
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Ask only whether it takes requests, for health checks")
+    ] = False,
 ) -> None:
     """Show whether the daemon is running, and what it holds. Does not start it.
 
-    Exit code 0: it is running; 3: it is not.
+    Exit code 0: it is running, or with --ready it takes requests; 3: not.
     """
     from cli.connection import new_client
     from cli.daemon import running
     from cli.render import print_json
     from runner.settings import load
 
+    if ready and as_json:
+        raise CliError("give --ready or --json, not both", USAGE)
     client = new_client(load())
+    if ready:
+        _say_ready(client)
+        return
     about = running(client)
     facts = {"running": about is not None, "url": client.base_url}
     if about is not None:
@@ -37,6 +45,20 @@ def command(
     else:
         _print(facts)
     if about is None:
+        raise typer.Exit(NOT_RUNNING)
+
+
+def _say_ready(client: Client) -> None:
+    """Raises typer.Exit unless the daemon takes requests."""
+    from cli.service.choice import waits_at
+    from runner.client import DaemonUnreachable
+
+    try:
+        is_ready = not waits_at(client.base_url) and client.is_ready()
+    except DaemonUnreachable:
+        is_ready = False
+    print(f"{client.base_url} is {'ready' if is_ready else 'not ready'}")
+    if not is_ready:
         raise typer.Exit(NOT_RUNNING)
 
 

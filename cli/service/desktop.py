@@ -1,4 +1,5 @@
-"""hearth among the applications of a Linux desktop (Desktop Entry and Icon Theme Specifications).
+"""hearth among the applications of a Linux desktop, and in its tray from the login on (Desktop
+Entry, Icon Theme and Desktop Application Autostart Specifications).
 
 Knows the files, not what opens the page.
 """
@@ -26,6 +27,17 @@ Terminal=false
 Categories=Utility;
 Keywords=LLM;AI;chat;model;
 """
+_TRAY_TEXT = """\
+[Desktop Entry]
+Type=Application
+Name=hearth in the tray
+Comment=The models in memory
+TryExec={program}
+Exec={command}
+Icon=hearth
+Terminal=false
+NoDisplay=true
+"""
 
 
 def has_entries() -> bool:
@@ -45,18 +57,38 @@ def install_entry(environment: Mapping[str, str]) -> None:
     write_private(_icon_path(), Path(__file__).with_name(f"{_NAME}.svg").read_text())
 
 
+def tray_path() -> Path:
+    """What has the desktop show the tray's icon after login."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return config / "autostart" / f"{_NAME}-tray.desktop"
+
+
+def install_tray(environment: Mapping[str, str]) -> None:
+    """Have the desktop start hearth tray with these settings after login. Raises CliError."""
+    write_private(tray_path(), tray_entry(environment))
+
+
 def remove_entry() -> None:
-    """Remove what install_entry wrote."""
-    for path in (entry_path(), _icon_path()):
+    """Remove what install_entry and install_tray wrote."""
+    for path in (entry_path(), _icon_path(), tray_path()):
         path.unlink(missing_ok=True)
 
 
 def entry(environment: Mapping[str, str]) -> str:
     """The text of the desktop entry."""
+    return _entry(_TEXT, "open", environment)
+
+
+def tray_entry(environment: Mapping[str, str]) -> str:
+    """The text of the entry that starts the tray."""
+    return _entry(_TRAY_TEXT, "tray", environment)
+
+
+def _entry(text: str, verb: str, environment: Mapping[str, str]) -> str:
     words = ["env", *(f"{name}={value}" for name, value in sorted(environment.items())),
-             sys.executable, "-P", "-m", "cli.main", "open"]  # fmt: skip
+             sys.executable, "-P", "-m", "cli.main", verb]  # fmt: skip
     command = " ".join(words[:1] + [_quoted(word) for word in words[1:]])
-    return _TEXT.format(program=_escaped(sys.executable), command=command)
+    return text.format(program=_escaped(sys.executable), command=command)
 
 
 def _quoted(word: str) -> str:

@@ -57,6 +57,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:9")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return made
 
 
@@ -124,3 +125,26 @@ def test_the_number_of_a_dead_daemon_is_left_alone(
     assert execute(["service", "install"]) == 0
     assert "ending" not in capsys.readouterr().err
     assert len(fake.services) == 1
+
+
+def test_the_tray_is_started_at_login_where_that_is_asked_for(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = tmp_path / "config" / "autostart" / "hearth-tray.desktop"
+    monkeypatch.setattr("cli.tray.find_spec", lambda name: None)
+    assert execute(["service", "install", "--tray"]) == 1
+    assert "pip install 'hearth[desktop]'" in capsys.readouterr().err
+    assert fake.services == []
+    assert execute(["service", "install"]) == 0
+    assert "--tray" not in capsys.readouterr().err
+    monkeypatch.setattr("cli.tray.find_spec", lambda name: name)
+    assert execute(["service", "install"]) == 0
+    assert "in the tray after login: hearth service install --tray" in capsys.readouterr().err
+    assert not entry.exists()
+    assert execute(["service", "install", "--tray"]) == 0
+    assert "HEARTH_HOST=127.0.0.1:9" in entry.read_text()
+    assert "--tray" not in capsys.readouterr().err
+    assert execute(["service", "uninstall"]) == 0
+    assert not entry.exists()
+    assert execute(["service", "status", "--tray"]) == 2
+    assert "--tray belongs to install" in capsys.readouterr().err

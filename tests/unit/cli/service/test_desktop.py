@@ -36,20 +36,24 @@ def words_of(text: str) -> list[str]:
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), min_size=1))
 @example("a b\"c\\d%e$f`g'%%f\\\\")
 def test_every_value_arrives_as_it_was(value: str) -> None:
-    words = words_of(desktop.entry({"HEARTH_HOME": value, "HEARTH_HOST": "127.0.0.1:1"}))
-    assert words[:3] == ["env", f"HEARTH_HOME={value}", "HEARTH_HOST=127.0.0.1:1"]
-    assert words[3:] == [sys.executable, "-P", "-m", "cli.main", "open"]
+    for verb, entry in (("open", desktop.entry), ("tray", desktop.tray_entry)):
+        words = words_of(entry({"HEARTH_HOME": value, "HEARTH_HOST": "127.0.0.1:1"}))
+        assert words[:3] == ["env", f"HEARTH_HOME={value}", "HEARTH_HOST=127.0.0.1:1"]
+        assert words[3:] == [sys.executable, "-P", "-m", "cli.main", verb]
 
 
 @pytest.mark.skipif(
     shutil.which("desktop-file-validate") is None, reason="needs desktop-file-validate"
 )
-def test_the_entry_is_valid_and_its_icon_an_image(
+def test_the_entries_are_valid_and_their_icon_an_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     desktop.install_entry({"HEARTH_HOME": 'a b"c\\d%e$f`'})
-    words = ["desktop-file-validate", "--warn-kde", str(desktop.entry_path())]
+    desktop.install_tray({"HEARTH_HOME": 'a b"c\\d%e$f`'})
+    words = ["desktop-file-validate", "--warn-kde"]
+    words += [str(desktop.entry_path()), str(desktop.tray_path())]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
     icon = tmp_path / "icons" / "hicolor" / "scalable" / "apps" / "hearth.svg"

@@ -1,0 +1,24 @@
+"""hearth in the tray of a desktop: a StatusNotifierItem with a menu, over D-Bus.
+
+Knows the daemon by HTTP and acts by the verbs of the command. It does not draw: the desktop does.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from cli.errors import CliError
+
+
+def is_installed() -> bool:
+    """Whether this system's tray can be used, and the extra that it takes is there."""
+    return sys.platform.startswith("linux") and find_spec("dbus_fast") is not None
+
+
+def require_tray() -> None:
+    """Raises CliError, with what to do, where is_installed is False."""
+    if not sys.platform.startswith("linux"):
+        raise CliError(f"the tray is not supported on {sys.platform}; hearth open opens the page")
+    if not is_installed():
+        raise CliError("the tray needs dbus-fast: pip install 'hearth[desktop]'")
