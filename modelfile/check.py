@@ -14,7 +14,6 @@ from modelfile.ast import Command, Modelfile
 from modelfile.errors import BuildError, ModelfileError
 from modelfile.families import check_name
 from modelfile.parameters import parse_value, warning
-from modelfile.templates.trial import check_template
 from registry.bundle import MAX_TEXT_BYTES
 
 OLLAMA_LEVEL: Final = (0, 32)
@@ -62,6 +61,8 @@ def check_instruction(instruction: str, value: str) -> None:
     TemplateError."""
     if instruction == "template":
         if value:
+            from modelfile.templates.trial import check_template  # 2 MB, with Jinja
+
             check_template(value)
     elif instruction in ("renderer", "parser"):
         check_name(instruction, value)

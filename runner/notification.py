@@ -3,7 +3,6 @@ nothing happens."""
 
 from __future__ import annotations
 
-import html
 import os
 import shutil
 import subprocess
@@ -52,6 +51,7 @@ def notify(title: str, text: str) -> None:
     """Show a notification on the desktop of this user's session, where there is one. Takes some
     seconds where nobody answers."""
     import asyncio
+    import html  # half a megabyte of entities, in a daemon that may never need them
 
     with suppress(Exception):
         if sys.platform == "darwin":
@@ -60,10 +60,10 @@ def notify(title: str, text: str) -> None:
             shown = {"HEARTH_TITLE": title, "HEARTH_TEXT": text}
             _run(["powershell.exe", "-NoProfile", "-Command", _ON_WINDOWS], shown)
         elif has_bus():
+            body = html.escape(text)
             try:
-                asyncio.run(asyncio.wait_for(_send(title, text), _LIMIT_S))
+                asyncio.run(asyncio.wait_for(_send(title, body), _LIMIT_S))
             except ImportError:
-                body = html.escape(text)
                 _run(["notify-send", "--app-name=hearth", "--icon=hearth", "--", title, body])
 
 
@@ -81,8 +81,8 @@ def _run(command: list[str], variables: Mapping[str, str] | None = None) -> None
         subprocess.run(command, capture_output=True, timeout=_LIMIT_S, check=False, env=environment)
 
 
-async def _send(title: str, text: str) -> None:
-    """Desktop Notifications Specification 1.2. The text is markup there."""
+async def _send(title: str, body: str) -> None:
+    """Desktop Notifications Specification 1.2. body is markup."""
     from dbus_fast import Message
     from dbus_fast.aio import MessageBus
 
@@ -95,7 +95,7 @@ async def _send(title: str, text: str) -> None:
                 interface="org.freedesktop.Notifications",
                 member="Notify",
                 signature="susssasa{sv}i",
-                body=["hearth", 0, "hearth", title, html.escape(text), [], {}, -1],
+                body=["hearth", 0, "hearth", title, body, [], {}, -1],
             )
         )
     finally:

@@ -26,7 +26,7 @@ class ServerConfig(BaseModel):
     streamable HTTP. autoApprove: its tools that may be called without asking, "*": all;
     disabledTools: those that are not offered; timeout: seconds a call may take."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     type: Literal["stdio", "http", "streamable-http"] | None = None
     command: str | None = Field(None, min_length=1, max_length=4096)
