@@ -28,13 +28,18 @@ _Names = Annotated[list[str], DBusSignature("as")]
 
 
 class DbusMenu(ServiceInterface):
-    """One level of entries. before_show: awaited before a desktop shows the menu."""
+    """One level of entries. before_show: awaited when a desktop is about to show the menu. on_open:
+    it has, and some say only that."""
 
     def __init__(
-        self, on_click: Callable[[Entry], None], before_show: Callable[[], Awaitable[None]]
+        self,
+        on_click: Callable[[Entry], None],
+        on_open: Callable[[], None],
+        before_show: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__("com.canonical.dbusmenu")
         self._on_click = on_click
+        self._on_open = on_open
         self._before_show = before_show
         self._revision = 1
         self._entries: dict[int, Entry] = {}  # by number, in the order of the menu
@@ -134,7 +139,9 @@ class DbusMenu(ServiceInterface):
 
     def _happened(self, number: int, kind: str) -> None:
         entry = self._entries.get(number)
-        if kind == "clicked" and entry is not None and entry.is_enabled:
+        if kind == "opened" and number == _ROOT:
+            self._on_open()
+        elif kind == "clicked" and entry is not None and entry.is_enabled:
             self._on_click(entry)
 
     @dbus_method()

@@ -60,7 +60,9 @@ class Tray:
         self._bus = bus
         self._observe = observe
         self._act = act
-        self._menu = DbusMenu(self._clicked, self._before_menu)
+        self._menu = DbusMenu(
+            self._clicked, lambda: self._begin(self._refresh()), self._before_menu
+        )
         self._item = StatusItem(lambda: self._begin(self._do(("open",))))
         self._is_in_tray = False
         self._asking: asyncio.Task[None] | None = None

@@ -166,6 +166,17 @@ async def test_the_menu_is_of_now_when_it_is_shown(bus: str) -> None:
         assert (await host.labels(icon))[0] == "[hearth is not running]"
 
 
+async def test_a_menu_that_is_open_is_brought_up_to_date(bus: str) -> None:
+    """Xfce tells of it then."""
+    daemon = Daemon()
+    async with tray_host(bus) as host, tray(daemon):
+        icon = await host.icon()
+        daemon.state = DaemonState()
+        await host.send(icon, 0, "opened")
+        while (await host.labels(icon))[0] != "[hearth is not running]":
+            await host.signal("LayoutUpdated")
+
+
 async def test_a_change_is_shown_without_anybody_looking(bus: str) -> None:
     daemon = Daemon()
     async with tray_host(bus) as host, tray(daemon, interval_s=0.01):
