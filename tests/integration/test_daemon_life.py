@@ -94,6 +94,26 @@ def test_shutdown_lets_an_answer_end_and_returns_when_the_daemon_is_gone(
     assert daemon.process.poll() == 0
 
 
+def test_a_health_check_asks_whether_requests_are_taken(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    env = of_daemon(daemon)
+    ready = hearth(env, "status", "--ready")
+    assert (ready.returncode, ready.stdout) == (0, f"{daemon.url} is ready\n")
+    assert hearth(env, "status", "--ready", "--json").returncode == 2
+    with (
+        daemon.client() as client,
+        client.stream("POST", "/v1/chat/completions", json=SLOW) as answer,
+    ):
+        lines = answer.iter_lines()
+        next(lines)
+        daemon.process.terminate()  # it listens no more, or says that it stops
+        stopping = hearth(env, "status", "--ready")
+        assert (stopping.returncode, stopping.stdout) == (3, f"{daemon.url} is not ready\n")
+        assert [line for line in lines if line][-1] == "data: [DONE]"
+    assert daemon.wait() == 0
+    assert hearth(env, "status", "--ready").returncode == 3
+
+
 def test_a_daemon_in_a_terminal_says_that_its_log_is_there(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     facts = json.loads(hearth(of_daemon(daemon), "status", "--json").stdout)

@@ -256,7 +256,9 @@ def test_uninstall_removes_the_service_of_this_installation_only(machine: Machin
     unit.parent.mkdir(parents=True)
     entry = machine.home / ".local/share/applications/hearth.desktop"
     entry.parent.mkdir(parents=True)
-    others = (unit.with_name("hearth.socket"), entry)
+    tray = machine.home / ".config/autostart/hearth-tray.desktop"
+    tray.parent.mkdir(parents=True)
+    others = (unit.with_name("hearth.socket"), entry, tray)
     told = machine.home / "told"
     machine.add("systemctl", f'echo "$@" >> {told}')
     prefix = _installed(machine)
@@ -270,6 +272,7 @@ def test_uninstall_removes_the_service_of_this_installation_only(machine: Machin
     (prefix / "hearth-install.txt").write_bytes(marked)
     unit.write_text(f'ExecStart="{prefix}/bin/python" "-m" "runner.server"')
     entry.write_text(f'Exec=env "{prefix}/bin/python" -m cli.main open')
+    tray.write_text(f'Exec=env "{prefix}/bin/python" -m cli.main tray')
     done = machine.install_sh("--uninstall")
     assert done.returncode == 0, done.stderr
     assert f"removed {unit}\n" in done.stdout
