@@ -5,7 +5,7 @@ A bare root made by debootstrap stands for debian:trixie-slim, from which it dif
 documentation and by what Debian has mended since; everything else is the Dockerfile's own, built
 and run by podman with images of its own under build/container. Needs root, Debian's debootstrap,
 podman, runc and containernetworking-plugins, and a Debian mirror; pip's index for what hearth runs
-on, and minutes for llama.cpp unless dist/ has the wheels.
+on, and minutes for llama.cpp unless dist/ has the wheels. --built tries the image that is there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -88,7 +89,7 @@ def build() -> None:
 def limits() -> list[str]:
     """podman's own are above what a root without CAP_SYS_RESOURCE may set."""
     of = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    hard = {name: min(resource.getrlimit(number)[1], 65536) for name, number in of.items()}
+    hard = {name: min(resource.getrlimit(number)[1], 16384) for name, number in of.items()}
     return [f"--ulimit={name}={most}:{most}" for name, most in hard.items()]
 
 
@@ -188,7 +189,7 @@ def check_crash(name: str, url: str, key: Mapping[str, str]) -> None:
 
 def check_drain(name: str, url: str, key: Mapping[str, str]) -> None:
     """An answer in progress is completed after SIGTERM, and the exit code is 0."""
-    asked = QUESTION | {"stream": True, "max_tokens": 200, "ignore_eos": True}
+    asked = QUESTION | {"stream": True, "max_tokens": 1500, "ignore_eos": True}
     with (
         httpx.Client(timeout=LIMIT_S, headers=key) as client,
         client.stream("POST", f"{url}/v1/chat/completions", json=asked) as answer,
@@ -206,11 +207,12 @@ def check_drain(name: str, url: str, key: Mapping[str, str]) -> None:
 
 def main() -> None:
     """All of it; the steps are printed."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    make_base()
-    began_s = time.monotonic()
-    build()
-    print(f"built in {time.monotonic() - began_s:.0f} s")
+    if sys.argv[1:] != ["--built"]:
+        WORK.mkdir(parents=True, exist_ok=True)
+        make_base()
+        began_s = time.monotonic()
+        build()
+        print(f"built in {time.monotonic() - began_s:.0f} s")
     check_image()
     volume = output("volume", "create")
     try:
