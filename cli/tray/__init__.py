@@ -18,7 +18,8 @@ def is_installed() -> bool:
 
 def require_tray() -> None:
     """Raises CliError, with what to do, where is_installed is False."""
-    if not sys.platform.startswith("linux"):
-        raise CliError(f"the tray is not supported on {sys.platform}; hearth open opens the page")
-    if not is_installed():
+    if is_installed():
+        return
+    if sys.platform.startswith("linux"):
         raise CliError("the tray needs dbus-fast: pip install 'hearth[desktop]'")
+    raise CliError(f"the tray is not supported on {sys.platform}; hearth open opens the page")
