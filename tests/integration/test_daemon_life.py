@@ -261,7 +261,7 @@ def test_a_service_is_known_as_one(
     assert daemon.wait() == 0
     assert "it is a service, which systemd starts again at the next login" in ended.stderr
     shown = hearth(env, "logs", "-f", "-n", "5").stdout
-    assert shown == "journal: -f --user --unit hearth.service --output cat -n 5\n"
+    assert shown == "journal: --user --unit hearth.service --output cat -f -n 5\n"
 
 
 def test_messages_name_the_variable_that_gave_the_address(tmp_path: Path) -> None:
