@@ -99,6 +99,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def browser(engine: str) -> Iterator[Any]:
     """That browser, for all tests."""
+    playwright.expect.set_options(timeout=TIMEOUT_MS)
     with playwright.sync_playwright() as driver:
         started = launch(driver, engine)
         yield started
