@@ -254,10 +254,19 @@ conformance: dev .venv-sdk-suites/installed.txt
 # The page, and hostile pages, in Chromium and Firefox as Debian has them, by Playwright: 130 MB. A
 # browser that is missing is said, and its tests are skipped.
 BROWSER := .venv-browser/installed.txt tests/browser/node_modules/.package-lock.json
-BROWSER_PYTEST = PYTHONPATH="$$(.venv-browser/bin/python $(SITE_PACKAGES))" $(PYTHON_BIN)/pytest
+WITH_PLAYWRIGHT = PYTHONPATH="$$(.venv-browser/bin/python $(SITE_PACKAGES))"
 .PHONY: browser
 browser: dev $(BROWSER)
-	$(BROWSER_PYTEST) tests/browser --timeout 3600 $(PYTEST_ARGS)
+	$(WITH_PLAYWRIGHT) $(PYTHON_BIN)/pytest tests/browser --timeout 3600 $(PYTEST_ARGS)
+
+# Size, first paint, and what a long answer costs the page, in Chromium: 5 minutes on a quiet machine.
+# And the pictures of docs/page.md, of a real daemon with ember: 2 minutes.
+.PHONY: page-figures page-pictures
+page-figures: dev $(BROWSER)
+	$(WITH_PLAYWRIGHT) $(PYTHON_BIN)/python -m tests.browser.figures $(FIGURES_ARGS)
+
+page-pictures: dev $(BROWSER)
+	$(WITH_PLAYWRIGHT) $(PYTHON_BIN)/python -m tests.browser.pictures
 
 .venv-browser/installed.txt: tests/browser/requirements.txt
 	$(PYTHON_BIN)/python -m venv $(@D)

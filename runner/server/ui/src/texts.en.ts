@@ -121,8 +121,9 @@ export const texts = {
     systemHint: "What the model is told before the conversation.",
     systemOwn: (text: string) => `Without one the model's own counts: ${text}`,
     parameters: "Parameters",
-    parametersHint: "Empty fields leave it to the model: its own value is shown in grey.",
-    byDefault: "hearth's default",
+    parametersHint: "What counts for an empty field is shown in grey: the model's own value, or hearth's default where it has none.",
+    randomSeed: "random",
+    noLimit: "no limit",
     parameterNames: {
       temperature: "Temperature",
       top_p: "Top-p",

@@ -15,6 +15,9 @@ type Figure = keyof typeof PARAMETER_RANGES;
 /** What the Modelfile calls it, where that differs. */
 const MODELFILE_NAMES: Partial<Record<Figure, string>> = { max_tokens: "num_predict" };
 
+/** What counts where the model has no value of its own: the defaults of Modelfiles. */
+const DEFAULTS: Partial<Record<Figure, string>> = { temperature: "0.8", top_p: "0.9", top_k: "40", min_p: "0", repeat_penalty: "1", seed: t.randomSeed, max_tokens: t.noLimit };
+
 interface McpServers {
   path: string;
   servers: { name: string; transport: string }[];
@@ -76,7 +79,7 @@ export function SettingsDialog({ onClose }: { onClose: () => void }) {
             testid={`parameter-${name}`}
             {...PARAMETER_RANGES[name]}
             value={parameters[name] ?? ""}
-            placeholder={known?.defaults[MODELFILE_NAMES[name] ?? name] ?? t.byDefault}
+            placeholder={known?.defaults[MODELFILE_NAMES[name] ?? name] ?? DEFAULTS[name] ?? (known?.contextLength ? String(known.contextLength) : "")}
             onInput={(event) => set(name, event.currentTarget.value === "" ? undefined : event.currentTarget.valueAsNumber)}
           />
         ))}
