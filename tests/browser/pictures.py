@@ -45,7 +45,6 @@ def hours(mass_kg: float, power_kw: float, energy_kwh_per_kg: float = 4.2) -> fl
 | beech | 4.0 | 3.3 h |
 | spruce | 4.3 | 3.6 h |
 """
-MODELFILE = 'FROM ember\nSYSTEM """\nYou are a careful proofreader.\n"""\n'
 DRAFT = """FROM ember
 SYSTEM You are a careful proofreader.
 PARAMETER temprature 0.2
@@ -82,13 +81,25 @@ class Scene:
 def chat(scene: Scene) -> None:
     """An answer with a formula, code and a table."""
     scene.show("chat")
+    chat_of_example(scene)
+    scene.page.locator(".code-keyword").first.wait_for()
+
+
+def chat_of_example(scene: Scene) -> None:
+    """The conversation of EXAMPLE, imported where it is not there yet."""
+    found = scene.at("conversation").filter(has_text=TITLE)
+    if not found.count():
+        bring_example(scene)
+    found.click()
+    scene.page.locator("math").first.wait_for()
+
+
+def bring_example(scene: Scene) -> None:
+    """Import the conversation."""
     scene.at("import-file").set_input_files(
         {"name": "example.json", "mimeType": "application/json", "buffer": example().encode()}
     )
     scene.at("toast").get_by_role("button").click()
-    scene.at("conversation").filter(has_text=TITLE).click()
-    scene.page.locator("math").first.wait_for()
-    scene.page.locator(".code-keyword").first.wait_for()
 
 
 def compare(scene: Scene) -> None:
@@ -103,16 +114,21 @@ def compare(scene: Scene) -> None:
 
 def tools(scene: Scene) -> None:
     """A tool that was called, and one that asks."""
-    scene.show("chat", 620)
+    scene.show("chat", 780)
     scene.at("model").select_option("ember:latest")
     if scene.at("compare").get_attribute("aria-pressed") == "true":
         scene.at("compare").click()
     scene.at("chat-settings").click()
-    scene.at("mcp-calculator").check()
+    scene.at("mcp-weather").check()
     scene.at("settings-apply").click()
-    scene.at("message").fill("Add 1234 and 5678.")
-    scene.at("send").click()
-    scene.at("tool-allow").first.wait_for()
+    for city in ("Lisbon", "Oslo"):
+        scene.at("message").fill(f"What is the weather in {city}?")
+        scene.at("send").click()
+        scene.at("tool-allow").wait_for()
+        if city == "Lisbon":
+            scene.at("tool-allow").click()
+            scene.page.locator('[data-testid=answer][data-state="done"]').wait_for()
+            scene.at("tool-call").locator("summary").click()
 
 
 def models(scene: Scene) -> None:
@@ -147,8 +163,8 @@ def settings(scene: Scene) -> None:
 def narrow(scene: Scene) -> None:
     """The chat on a telephone."""
     scene.show("chat", width=NARROW)
-    scene.page.evaluate("document.querySelector('[data-testid=conversation]').click()")
-    scene.page.locator("math").first.wait_for()
+    scene.at("menu").click()
+    chat_of_example(scene)
 
 
 VIEWS: tuple[Callable[[Scene], None], ...] = (
@@ -241,9 +257,9 @@ def main() -> None:
     """Take all pictures, or those that are named."""
     names = sys.argv[1:] or [each.__name__ for each in VIEWS]
     OUT.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+    with tempfile.TemporaryDirectory(prefix="hearth-") as folder, sync_playwright() as driver:
         home = Path(folder)
-        (home / "mcp.json").write_text(json.dumps({"mcpServers": {"calculator": entry("plain")}}))
+        (home / "mcp.json").write_text(json.dumps({"mcpServers": {"weather": entry("weather")}}))
         (home / "mcp.json").chmod(0o600)
         env = {"HEARTH_OFFLINE": "0", "HEARTH_KEEP_ALIVE": "30m"}
         with running_daemon(home, (), env) as daemon, half_pulled(daemon):

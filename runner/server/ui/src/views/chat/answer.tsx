@@ -24,7 +24,7 @@ export function AnswerView({ thread, turn, lane }: AnswerProps) {
     <article class="answer" aria-label={t.answerOf(answer.model)} aria-busy={running} data-testid="answer" data-state={answer.state}>
       <header>
         <h2 class="who">{answer.model}</h2>
-        <span class="progress">{running && <Progress answer={answer} />}</span>
+        <span class="answer-progress">{running && <Progress answer={answer} />}</span>
         {turn.answers.length > 1 && <IconButton icon="check" size={15} label={t.keepThis} testid="keep-answer" disabled={turn.answers.some(isRunning)} onClick={() => keepOnly(thread, turn, lane)} />}
       </header>
       {answer.rounds.map((round, at) => (

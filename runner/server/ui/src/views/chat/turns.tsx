@@ -122,7 +122,7 @@ function Editor({ thread, turn, onClose }: { thread: Thread; turn: UserTurn; onC
   };
   return (
     <form
-      class="editor"
+      class="turn-editor"
       onSubmit={(event) => {
         event.preventDefault();
         submit();
