@@ -59,11 +59,15 @@ _PAINTS = """() => new Promise((done) => {
     .observe({type: "paint", buffered: true});
 })"""
 _WATCH = """() => {
-  const seen = (window.seen = {frames: [], shift: 0});
+  const seen = (window.seen = {frames: [], shift: 0, moved: []});
   const frame = (at) => { seen.frames.push(at); requestAnimationFrame(frame); };
   requestAnimationFrame(frame);
   new PerformanceObserver((list) => {
-    for (const each of list.getEntries()) if (!each.hadRecentInput) seen.shift += each.value;
+    for (const each of list.getEntries().filter((found) => !found.hadRecentInput)) {
+      seen.shift += each.value;
+      const names = each.sources.map(({node}) => node?.className ?? node?.nodeName);
+      seen.moved.push(`${each.value.toFixed(4)} at ${Math.round(each.startTime)} ms: ${names}`);
+    }
   }).observe({type: "layout-shift", buffered: true});
 }"""
 
@@ -146,11 +150,12 @@ def writer() -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """What a long answer took. frame_ms: processor time of the main thread for each frame;
-    heap_mb: JavaScript's, the most; private_mb: of the page's process, the most."""
+    moved: what layout shifts come from; heap_mb: JavaScript's, the most; private_mb: of the page's process, the most."""
 
     fps: float
     frame_ms: float
     shift: float
+    moved: list[str]
     heap_mb: float
     private_mb: float
 
@@ -183,7 +188,12 @@ def stream(browser: Any, url: str) -> Streamed:
     context.close()
     fps = 1000 * (len(frames) - 1) / (frames[-1] - frames[0])
     return Streamed(
-        fps, 1000 * took / len(frames), seen["shift"], max(heaps) / 1e6, max(sizes) / 1e6
+        fps=fps,
+        frame_ms=1000 * took / len(frames),
+        shift=seen["shift"],
+        moved=seen["moved"],
+        heap_mb=max(heaps) / 1e6,
+        private_mb=max(sizes) / 1e6,
     )
 
 
@@ -211,27 +221,31 @@ def _private_bytes(process: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
-def loads(browser: Any, url: str, view: str, rounds: int) -> tuple[list[float], int]:
-    """Times to the first paint in ms, each with an empty cache, and bytes of the page's files."""
+def loads(browser: Any, url: str, view: str, rounds: int) -> tuple[list[float], float, int]:
+    """Times to the first paint in ms, each with an empty cache; the processor time of the main
+    thread until the view is there, at best; the bytes of the page's files."""
     paints: list[float] = []
+    took_ms: list[float] = []
     packed = 0
     for _ in range(rounds):
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         page = context.new_page()
         cdp = context.new_cdp_session(page)
         cdp.send("Network.enable")
+        cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
         names: dict[str, str] = {}
         sizes: dict[str, int] = {}
         cdp.on("Network.responseReceived", lambda e, to=names: to.update({e["requestId"]: e["response"]["url"]}))  # fmt: skip  # noqa: E501
         cdp.on("Network.loadingFinished", lambda e, to=sizes: to.update({e["requestId"]: e["encodedDataLength"]}))  # fmt: skip  # noqa: E501
         page.goto(f"{url}#/{view}")
         page.get_by_test_id(f"view-{view}").wait_for()
+        took_ms.append(1000 * _metrics(cdp)["TaskDuration"])
         paints.append(page.evaluate(_PAINTS))
         page.wait_for_load_state("networkidle") if view == "chat" else page.wait_for_timeout(1500)
         own = [each for each, name in names.items() if name == url or "/ui/" in name]
         packed = int(sum(sizes.get(each, 0) for each in own))
         context.close()
-    return paints, packed
+    return paints, min(took_ms), packed
 
 
 def main() -> None:
@@ -249,10 +263,11 @@ def main() -> None:
         print(f"Chromium {browser.version}")
         with running_daemon(Path(home)) as daemon:
             for view in VIEWS:
-                paints, packed = loads(browser, f"{daemon.url}/", view, options.rounds)
+                paints, took_ms, packed = loads(browser, f"{daemon.url}/", view, options.rounds)
                 print(
                     f"{view}: {packed / 1000:.1f} kB, first paint {min(paints):.0f} ms at best, "
-                    f"{statistics.median(paints):.0f} ms median (at most {MAX_PAINT_MS})"
+                    f"{statistics.median(paints):.0f} ms median (at most {MAX_PAINT_MS}), "
+                    f"{took_ms:.0f} ms of the processor"
                 )
         with writer() as url:
             for number in range(options.streams):
@@ -264,6 +279,7 @@ def main() -> None:
                     f"{found.shift:.4f}, JavaScript {found.heap_mb:.0f} MB, process "
                     f"{found.private_mb:.0f} MB (below {MAX_MEMORY_MB})"
                 )
+                print(*(f"  moved: {each}" for each in found.moved), sep="\n", end="")
         browser.close()
 
 

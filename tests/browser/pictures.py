@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,11 @@ OTHERS = ("Plan a garden of 20 square metres", "Rhymes for ember", "Reading list
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where pictures are taken."""
+    """Where pictures are taken. until_taken: ends once a picture is taken."""
 
     daemon: RunningDaemon
     page: Any
+    until_taken: ExitStack
 
     def at(self, testid: str) -> Any:
         """The elements of a test id."""
@@ -114,7 +115,7 @@ def compare(scene: Scene) -> None:
 
 def tools(scene: Scene) -> None:
     """A tool that was called, and one that asks."""
-    scene.show("chat", 780)
+    scene.show("chat", 900)
     scene.at("model").select_option("ember:latest")
     if scene.at("compare").get_attribute("aria-pressed") == "true":
         scene.at("compare").click()
@@ -148,10 +149,10 @@ def create(scene: Scene) -> None:
 
 def activity(scene: Scene) -> None:
     """The graphs while four clients are answered."""
-    scene.show("activity")
-    with clients(scene.daemon, 4):
-        scene.page.wait_for_timeout(45_000)
-        scene.at("request").first.wait_for()
+    scene.show("activity", 1000)
+    scene.until_taken.enter_context(clients(scene.daemon, 4))
+    scene.page.wait_for_timeout(90_000)
+    scene.at("request").first.wait_for()
 
 
 def settings(scene: Scene) -> None:
@@ -270,11 +271,12 @@ def main() -> None:
             page = browser.new_page(
                 viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=1.5
             )
-            page.set_default_timeout(120_000)
+            page.set_default_timeout(60_000)
             for view in (each for each in VIEWS if each.__name__ in names):
-                scene = Scene(daemon, page)
-                view(scene)
-                take(scene, view.__name__)
+                with ExitStack() as stack:
+                    scene = Scene(daemon, page, stack)
+                    view(scene)
+                    take(scene, view.__name__)
                 print(view.__name__, flush=True)
             browser.close()
     print(sum(each.stat().st_size for each in OUT.iterdir()) / 1e6, "MB")

@@ -9,8 +9,8 @@ server = MCPServer("weather")
 
 @server.tool()
 def get_weather(city: str) -> str:
-    """Get the weather of a city."""
-    return "8 °C, rain" if city == "Oslo" else "21 °C, sunny"
+    """The temperature in a city, in degrees Celsius."""
+    return "8" if city == "Oslo" else "21"
 
 
 if __name__ == "__main__":

@@ -299,6 +299,7 @@ export const texts = {
     nowMark: "now",
     now: (what: string, values: string) => `${what} now: ${values}`,
     models: "Loaded models",
+    shares: (model: string) => `shares the weights and the process of ${model}`,
     columns: { model: "Model", running: "Running", waiting: "Waiting", cache: "Cache", hits: "Found in cache", memory: "Memory" },
     requests: "Requests in flight",
     noRequests: "Nothing is being answered.",

@@ -22,8 +22,12 @@ export function Dialog({ title, onClose, children, actions, onSubmit, wide, test
   const id = useId();
   useEffect(() => {
     const shown = dialog.current;
+    const before = document.activeElement;
     if (shown && !shown.open) shown.showModal();
-    return () => shown?.close();
+    return () => {
+      shown?.close();
+      if (before instanceof HTMLElement) before.focus(); // who is taken away gives no focus back
+    };
   }, []);
   const submit = (event: Event) => {
     event.preventDefault();

@@ -82,7 +82,7 @@ function Models({ models }: { models: Loaded[] }) {
               <td class="number">{size(stats.rss_bytes)}</td>
             </>
           ) : (
-            <td colSpan={5}>{shares_memory_of ? shortName(shares_memory_of) : texts.models.state[state]}</td>
+            <td colSpan={5}>{shares_memory_of ? words.shares(shortName(shares_memory_of)) : texts.models.state[state]}</td>
           )}
         </tr>
       ))}
