@@ -150,7 +150,8 @@ def writer() -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """What a long answer took. frame_ms: processor time of the main thread for each frame;
-    moved: what layout shifts come from; heap_mb: JavaScript's, the most; private_mb: of the page's process, the most."""
+    moved: what layout shifts come from; heap_mb: JavaScript's, the most; private_mb: of the page's
+    process, the most."""
 
     fps: float
     frame_ms: float

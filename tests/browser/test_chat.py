@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from modelfile.parameters import PARAMETERS
 from registry.store import Store
 from tests.browser.conftest import OpenPage, breaches, playwright
 from tests.clients.daemon import SLOW_TEMPLATE, THINKING_TEMPLATE
@@ -187,6 +188,20 @@ def test_an_answer_is_seen_as_it_comes_and_stopped(chat: Open, daemon: RunningDa
     expect(one.at("message")).to_be_focused()
 
 
+def test_what_has_begun_is_shown_as_what_it_will_be(chat: Open) -> None:
+    one = chat("slow")
+    one.send(
+        f"A **bold {'word ' * 30}end** and `code {'word ' * 30}` and [a link {'word ' * 30}](x)"
+    )
+    answer = one.at("answer")
+    expect(answer.locator("strong")).to_contain_text("bold word word")
+    expect(answer.locator(".markdown code")).to_contain_text("code word word")
+    expect(answer.locator(".markdown")).to_contain_text("and a link word word")
+    expect(answer).to_have_attribute("data-state", "streaming")
+    assert "**" not in answer.inner_text()
+    one.at("stop").click()
+
+
 def test_an_answer_is_made_again_and_both_are_kept(chat: Open) -> None:
     one = chat()
     one.answer("first words")
@@ -227,6 +242,9 @@ def test_the_settings_of_a_conversation_are_sent_and_are_its_own(chat: Open) -> 
     dialog = one.at("settings-dialog")
     expect(dialog).to_contain_text("Be brief.")
     expect(one.at("parameter-temperature")).to_have_attribute("placeholder", "0.3")
+    for name in ("top_p", "top_k", "min_p", "repeat_penalty"):
+        default = f"{PARAMETERS[name].default:g}"
+        expect(one.at(f"parameter-{name}")).to_have_attribute("placeholder", default)
     expect(one.at("parameter-stop")).to_have_attribute("placeholder", re.compile("END"))
     assert breaches(one.page) == []
     one.at("system").fill("Speak like a sailor.")

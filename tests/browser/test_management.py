@@ -195,6 +195,16 @@ def test_a_request_in_flight_is_seen_and_cancelled(
     assert "prompt-canary" not in page.content()
 
 
+def test_the_last_errors_are_shown_apart(open_page: OpenPage, daemon: RunningDaemon) -> None:
+    with daemon.client() as client:
+        asked = {"model": "echo", "messages": [{"role": "user", "content": "<|crash|>"}]}
+        assert client.post("/v1/chat/completions", json=asked).status_code >= 500
+    page = view(open_page, daemon, "activity")
+    expect(page.get_by_test_id("log-errors")).to_contain_text("echo")
+    page.get_by_test_id("log-level").select_option("error")
+    expect(page.get_by_test_id("log").locator("li:not(.error)")).to_have_count(0)
+
+
 def test_keys_are_made_used_and_deleted(open_page: OpenPage, daemon: RunningDaemon) -> None:
     page = view(open_page, daemon, "settings")
     page.get_by_test_id("key-name").fill("first")

@@ -28,6 +28,23 @@ const mathematical = new Marked({
   ].map((extension) => extension as TokenizerExtension & { renderer: () => string }),
 });
 
+const FENCE = /^ {0,3}(```|~~~)/gm;
+const LINK_BEGUN = /(^|\s)!?\[([^\][\n]{2,})(?:\](?:\([^()\s]*)?)?$/;
+const MARK_BEGUN = /(^|\s)(\*{1,3}|_{1,3}|`)$/;
+
+/** A growing text with what has begun in its last paragraph closed: nothing moves when its end comes. */
+export function closed(text: string): string {
+  if ((text.match(FENCE)?.length ?? 0) % 2) return text;
+  const start = text.lastIndexOf("\n\n") + 1;
+  let last = text.slice(start).replace(LINK_BEGUN, "$1$2").replace(MARK_BEGUN, "$1");
+  const plain = last.replace(/`[^`]*`/g, "");
+  if (plain.includes("`")) return `${text.slice(0, start)}${last}\``;
+  const bold = plain.match(/\*\*/g)?.length ?? 0;
+  if (bold % 2) last = `${last.replace(/\*$/, "").trimEnd()}**`;
+  else if ((plain.replaceAll("**", "").match(/\*(?=\S)|(?<=\S)\*/g)?.length ?? 0) % 2) last = `${last.trimEnd()}*`;
+  return text.slice(0, start) + last;
+}
+
 /** The blocks of a growing text. */
 export class Blocks {
   /** Those that nothing can change any more. */
@@ -35,15 +52,16 @@ export class Blocks {
   private read = 0;
   private text = "";
 
-  /** The blocks after those that are settled. text: all of it, longer than the last time. */
-  rest(text: string): Token[] {
+  /** The blocks after those that are settled. text: all of it, longer than the last time; live: it
+   * still grows. */
+  rest(text: string, live = false): Token[] {
     if (!text.startsWith(this.text.slice(0, this.read)) || text.length < this.read) {
       this.settled.length = 0;
       this.read = 0;
     }
     this.text = text;
     const unread = text.slice(this.read);
-    const tokens: Token[] = (/\$|\\[([]/.test(unread) ? mathematical : plain).lexer(unread);
+    const tokens: Token[] = (/\$|\\[([]/.test(unread) ? mathematical : plain).lexer(live ? closed(unread) : unread);
     const last = tokens.findLastIndex((token) => token.type !== "space");
     const head = tokens.slice(0, Math.max(0, last));
     const raw = head.map((token) => token.raw).join("");

@@ -22,7 +22,7 @@ export function Markdown({ text, live = false }: { text: string; live?: boolean 
   const state = useRef<{ blocks: Blocks; done: VNode[]; level: Level } | null>(null);
   state.current ??= { blocks: new Blocks(), done: [], level: { last: FIRST_LEVEL - 1 } };
   const { blocks, done, level } = state.current;
-  const rest = blocks.rest(text);
+  const rest = blocks.rest(text, live);
   if (blocks.settled.length < done.length) done.length = 0;
   // The same element again is what Preact does not look into.
   for (let at = done.length; at < blocks.settled.length; at++) done.push(<Fragment key={at}>{block(blocks.settled[at]!, false, level)}</Fragment>);
