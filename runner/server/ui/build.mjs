@@ -29,6 +29,8 @@ const options = {
 async function writeIndex({ errors, metafile }) {
   if (errors.length) return;
   const [script, { cssBundle }] = Object.entries(metafile.outputs).find(([, made]) => made.entryPoint === "src/main.tsx");
+  // What the script imports at once is asked for with it, and not after it has come.
+  const needed = metafile.outputs[script].imports.filter(({ kind }) => kind === "import-statement").map(({ path }) => basename(path));
   const icon = await readFile("src/icon.svg");
   const iconName = `icon-${createHash("sha256").update(icon).digest("hex").slice(0, 8)}.svg`;
   const { code } = await transform(await readFile("src/texts.en.ts", "utf8"), { loader: "ts", format: "esm" });
@@ -36,6 +38,7 @@ async function writeIndex({ errors, metafile }) {
   const parts = {
     script: `ui/${basename(script)}`,
     style: `ui/${basename(cssBundle)}`,
+    needed: needed.map((name) => `<link rel="modulepreload" href="ui/${name}">`).join("\n    "),
     icon: `ui/${iconName}`,
     title: texts.name,
     noscript: texts.noScript,
