@@ -161,6 +161,16 @@ class Streamed:
     private_mb: float
 
 
+def empty_fps(browser: Any) -> float:
+    """The frames that this machine draws of a page that does nothing."""
+    page = browser.new_page()
+    page.evaluate(_WATCH)
+    page.wait_for_timeout(10_000)
+    frames = page.evaluate("window.seen.frames")
+    page.close()
+    return float(1000 * (len(frames) - 1) / (frames[-1] - frames[0]))
+
+
 def stream(browser: Any, url: str) -> Streamed:
     """Have a long answer written."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -279,7 +289,11 @@ def main() -> None:
                 )
         with writer() as url:
             for number in range(options.streams):
-                print(f"load before answer {number + 1}: {os.getloadavg()[0]:.1f}", flush=True)
+                print(
+                    f"load before answer {number + 1}: {os.getloadavg()[0]:.1f}; an empty page: "
+                    f"{empty_fps(browser):.1f} frames/s",
+                    flush=True,
+                )
                 found = stream(browser, url)
                 print(
                     f"{TOKENS:,} tokens at {RATE}/s: {found.fps:.1f} frames/s (above {MIN_FPS}), "
