@@ -121,6 +121,7 @@ def tools(scene: Scene) -> None:
         scene.at("compare").click()
     scene.at("chat-settings").click()
     scene.at("mcp-weather").check()
+    scene.at("parameter-temperature").fill("0")
     scene.at("settings-apply").click()
     for city in ("Lisbon", "Oslo"):
         scene.at("message").fill(f"What is the weather in {city}?")
@@ -151,7 +152,7 @@ def activity(scene: Scene) -> None:
     """The graphs while four clients are answered."""
     scene.show("activity", 1000)
     scene.until_taken.enter_context(clients(scene.daemon, 4))
-    scene.page.wait_for_timeout(90_000)
+    scene.page.wait_for_timeout(60_000)
     scene.at("request").first.wait_for()
 
 

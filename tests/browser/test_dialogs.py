@@ -131,8 +131,8 @@ def test_the_dialogs_of_keys_break_no_rule(
 
 
 def tab_to(page: Any, testid: str, key: str = "Tab") -> None:
-    """Press Tab until an element is reached. After the last one comes the browser itself, from which
-    the headless Firefox does not come back."""
+    """Press Tab until an element is reached. After the last one comes the browser itself, and from
+    there the headless Firefox does not come back."""
     for _ in range(80):
         page.keyboard.press(key)
         if page.evaluate("document.activeElement.dataset.testid ?? ''") == testid:

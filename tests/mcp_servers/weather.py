@@ -9,7 +9,7 @@ server = MCPServer("weather")
 
 @server.tool()
 def get_weather(city: str) -> str:
-    """The temperature in a city, in degrees Celsius."""
+    """Get the weather of a city."""
     return "8" if city == "Oslo" else "21"
 
 
