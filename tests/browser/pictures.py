@@ -121,7 +121,6 @@ def tools(scene: Scene) -> None:
         scene.at("compare").click()
     scene.at("chat-settings").click()
     scene.at("mcp-weather").check()
-    scene.at("parameter-temperature").fill("0")
     scene.at("settings-apply").click()
     for city in ("Lisbon", "Oslo"):
         scene.at("message").fill(f"What is the weather in {city}?")
