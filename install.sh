@@ -147,8 +147,11 @@ switch() {
     fi
 }
 
+# An installation that was killed may have left an environment without pip.
 make_environment() {
-    ! usable "$prefix" || return 0
+    if usable "$prefix" && pip --version >/dev/null 2>&1; then
+        return
+    fi
     if [ -e "$prefix" ] && [ ! -f "$prefix/pyvenv.cfg" ] && [ -n "$(ls -A "$prefix")" ]; then
         fail "$prefix holds files of something else; give another place with --prefix DIR"
     fi
@@ -278,20 +281,20 @@ install_wheel() { pip install --no-deps --force-reinstall "$1"; }
 
 # What hearth runs on is installed by its hashes; torch, whose build depends on the machine, is
 # not, nor are a developer's tools. pip takes a folder with a name such as hearth-main for a release
-# and would install the wheel that it kept of it, hence --no-cache-dir.
+# and would install the wheel that it kept of it, hence --no-cache-dir. PyPI has a hearth of others.
 install_hearth() {
     if [ "$dev" = yes ]; then
         pip install -e ".$extras"
         return
     fi
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
     pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt || return
     hearth_from_index || pip install --no-cache-dir --no-deps --no-build-isolation . || return
-    pip install "hearth$extras"
+    pip install "hearth$extras==$version"
 }
 
 hearth_from_index() {
     [ -n "${HEARTH_WHEEL_INDEX:-}" ] || return
-    version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
     pip install --no-cache-dir --no-deps --force-reinstall --no-index \
         --find-links "$HEARTH_WHEEL_INDEX" "hearth==$version"
 }
@@ -617,6 +620,10 @@ settle_paths() {
     prefix=${prefix%/}
     launcher=$HOME/.local/bin/hearth man=$HOME/.local/share/man/man1
     wheels=${HEARTH_WHEELS:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth/wheels}
+    case ${HEARTH_WHEEL_INDEX:-/} in
+    /* | *:*) ;;
+    *) HEARTH_WHEEL_INDEX=$called_from/$HEARTH_WHEEL_INDEX ;;
+    esac
 }
 
 # A user's pip settings must not lead the installation out of its environment. The constraints

@@ -82,6 +82,17 @@ def test_environment_stays_unless_another_series_is_asked_for(machine: Machine) 
         assert done.stdout == expected
 
 
+def test_environment_that_was_left_without_pip_is_made_again(machine: Machine) -> None:
+    machine.add("python3", 'case "$*" in *"pip --version"*) exit 1 ;; esac')
+    script = """
+        mkdir -p "$prefix/bin"; touch "$prefix/pyvenv.cfg"
+        ln -s "$(command -v python3)" "$prefix/bin/python"
+        step() { say "made"; }
+        find_python; make_environment
+    """
+    assert machine.functions(script).stdout == "made\n"
+
+
 def test_foreign_folder_is_no_place_for_the_environment(machine: Machine) -> None:
     machine.add_python()
     (machine.home / "papers").mkdir()
@@ -100,6 +111,20 @@ def test_machine_without_compiler_gets_one_line_with_the_packages(machine: Machi
         assert word in line
     for word in ("xcode-select --install", "wsl --install"):
         assert word in line
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("dist", "{home}/dist"),
+        ("/srv/wheels", "/srv/wheels"),
+        ("https://127.0.0.1/wheels", "https://127.0.0.1/wheels"),
+    ],
+)
+def test_folder_of_wheels_is_that_of_the_caller(machine: Machine, given: str, taken: str) -> None:
+    machine.variables["HEARTH_WHEEL_INDEX"] = given
+    done = machine.functions('cd /; settle_paths; say "$HEARTH_WHEEL_INDEX"')
+    assert done.stdout == taken.format(home=machine.home) + "\n"
 
 
 def test_failed_step_shows_the_end_of_its_log(machine: Machine) -> None:
@@ -336,7 +361,10 @@ def test_shell_scripts_pass_shellcheck() -> None:
     done = subprocess.run(
         [
             shellcheck,
-            *(str(REPOSITORY / n) for n in ("install.sh", ".ci/run", "cli/shells/hearth.bash")),
+            *(
+                str(REPOSITORY / n)
+                for n in ("install.sh", "release/get.sh", ".ci/run", "cli/shells/hearth.bash")
+            ),
         ],
         capture_output=True,
         text=True,
