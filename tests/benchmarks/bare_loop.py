@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from runner.backends.host_sampling.library import start_library
 from runner.backends.llamacpp.kernels import register_kernels
 
 
@@ -57,7 +58,7 @@ class Loop:
     """One context with a unified cache of keys and values, and one reused batch."""
 
     def __init__(self, run: DecodeLoopRun) -> None:
-        llama.llama_backend_init()
+        start_library()
         quiet = llama.llama_log_callback(lambda level, text, data: None)
         llama.llama_log_set(quiet, ctypes.c_void_p(0))
         self._quiet = quiet  # llama.cpp keeps only its address
