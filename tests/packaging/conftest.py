@@ -20,6 +20,23 @@ TOOLS = (
 )
 
 
+def run(*command: str | Path, env: Mapping[str, str] = {}, cwd: Path = REPOSITORY) -> str:
+    """Runs it, which must succeed. Returns what it printed."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HEARTH")}
+    done = subprocess.run(
+        [str(word) for word in command],
+        env={**environ, **env},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A machine with a home, a folder of commands and nothing else: no Python, no compiler."""
@@ -88,3 +105,12 @@ def machine(tmp_path: Path) -> Machine:
     home = tmp_path / "home"
     home.mkdir()
     return Machine(home, commands)
+
+
+@pytest.fixture(scope="session")
+def released() -> Path:
+    """dist/ as `make dist` makes it of the working tree."""
+    if sys.platform != "linux":
+        pytest.skip("wheels for every processor are made on Linux")
+    run("make", "dist")
+    return REPOSITORY / "dist"

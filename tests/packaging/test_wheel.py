@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,15 +22,21 @@ PACKAGES = ("runner", "modelfile", "registry", "kernels", "cli")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel, built from the working tree without any network."""
     pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
+    wheel = _build(tmp_path_factory.mktemp("wheel"), os.environ)
+    assert str(wheel.filename).endswith("-py3-none-any.whl")
+    return wheel
+
+
+def _build(folder: Path, environ: Mapping[str, str]) -> zipfile.ZipFile:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=REPOSITORY,
+        env=environ,
         check=True,
         capture_output=True,
         timeout=110,
     )
-    (path,) = folder.glob("hearth-*-py3-none-any.whl")
+    (path,) = folder.glob("hearth-*.whl")
     return zipfile.ZipFile(path)
 
 
@@ -69,3 +78,17 @@ def test_wheel_leaves_the_tests_out(wheel: zipfile.ZipFile) -> None:
 def test_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "hearth = cli.main:main" in wheel.read(entry_points).decode()
+
+
+def test_wheel_with_kernels_is_one_for_this_platform(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/llamacpp-avx2.so").write_bytes(b"kernels")
+    environ = os.environ | {"HEARTH_WHEEL_KERNELS": str(tmp_path / "kernels")}
+    wheel = _build(tmp_path, environ)
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel.filename is not None
+    assert wheel.filename.endswith(f"-py3-none-{tag}.whl")
+    assert wheel.read("kernels/native/lib/llamacpp-avx2.so") == b"kernels"
+    (described,) = (name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL"))
+    assert "Root-Is-Purelib: false" in wheel.read(described).decode()
