@@ -31,9 +31,16 @@ def _x86(*features: str) -> Level:
 
 _AVX2 = ("avx2", "fma", "bmi2", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
+_AVX512_BF16 = (*_AVX512, "avx512_bf16")
+_AMX = ("amx_tile", "amx_int8")
 # Best first, of each machine
 LEVELS = {
-    "avx512bf16": _x86(*_AVX512, "avx512_bf16"),
+    "amx": Level(
+        "x86_64",
+        (*_AVX512_BF16, *_AMX),
+        (*_x86(*_AVX512_BF16).compiler_flags, "-DHEARTH_AMX"),
+    ),
+    "avx512bf16": _x86(*_AVX512_BF16),
     "avx512": _x86(*_AVX512),
     "avxvnni": _x86(*_AVX2, "avx_vnni"),
     "avx2": _x86(*_AVX2),

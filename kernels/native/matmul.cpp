@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "amx.h"
 #include "float_matmul.h"
 #include "formats.h"
 #include "matmul_tasks.h"
@@ -23,13 +24,21 @@ namespace {
 // in one instruction, it would wait for those loads with one panel; other AVX2 is short of
 // registers for two.
 constexpr int PANELS = SIGNED_ZERO_POINT != 0 ? 2 : 1;
-constexpr int NR = PANELS == 2 ? 4 : 8;  // columns
-constexpr int MR = PANELS * LANES;       // rows
-constexpr int KC = 512;                  // values of a row that are unpacked at a time
-constexpr int NC = 64 * NR;  // columns that pass over a panel before it is unpacked again
+constexpr int DOT_COLUMNS = PANELS == 2 ? 4 : 8;
+constexpr int NR = HAS_TILES ? TILE_COLUMNS : DOT_COLUMNS;  // columns that lie together
+constexpr int MR = PANELS * LANES;                          // rows
+constexpr int KC = 512;                         // values of a row that are unpacked at a time
+constexpr int NC = (HAS_TILES ? 32 : 64) * NR;  // columns that pass over an unpacked panel
+// Fewer are multiplied by dot(): a tile of one column takes more than half as long as one of 16.
+constexpr int MIN_TILE_COLUMNS = 64;
 
-// NR quantized columns. Byte j of value 4i + j of column c lies at values[(i * NR + c) * 4 + j];
-// what belongs to group g of it, at [g * NR + c].
+// In the 32 values of NR columns: from a column to the next, and from four values of one to its
+// next four.
+constexpr int COLUMN_BYTES = HAS_TILES ? 32 : 4, FOUR_BYTES = HAS_TILES ? 4 : 4 * NR;
+
+// NR quantized columns, or those from one of them on. Value 32g + 4i + j of column c lies at
+// values[32g * NR + i * FOUR_BYTES + c * COLUMN_BYTES + j]; what belongs to group g of it, at
+// [g * NR + c].
 struct ColumnTile {
     int8_t *values;
     float *scale;          // of 32 values
@@ -47,27 +56,27 @@ struct TileLayout {
         initial_dot = scaled_sum + NR * k / 16 * sizeof(float);
         tile_bytes = (initial_dot + NR * k / 16 * sizeof(int32_t) + 63) / 64 * 64;
     }
-    ColumnTile at(void *tile) const {
+    ColumnTile at(void *tile, int column) const {
         char *p = (char *)tile;
-        return {(int8_t *)p, (float *)(p + scale), (float *)(p + scaled_sum),
-                (int32_t *)(p + initial_dot)};
+        return {(int8_t *)p + column * COLUMN_BYTES, (float *)(p + scale) + column,
+                (float *)(p + scaled_sum) + column, (int32_t *)(p + initial_dot) + column};
     }
 };
 
-// Quantizes x [k] into column c of a tile.
+// Quantizes x [k] into the first column of a tile.
 template <class F>
-void quantize_column(const float *x, int64_t k, const ColumnTile &tile, int c) {
+void quantize_column(const float *x, int64_t k, const ColumnTile &tile) {
     for (int64_t g = 0; g < k / 32; g++, x += 32) {
         int32_t fours[8];
         uint32_t sums[2];  // of a NaN's bytes they wrap around; its scale says that it is one
         const float scale = quantize_32(x, fours, sums);
         for (int i = 0; i < 8; i++)
-            std::memcpy(tile.values + ((g * 8 + i) * NR + c) * 4, &fours[i], 4);
-        tile.scale[g * NR + c] = scale;
+            std::memcpy(tile.values + g * 32 * NR + i * FOUR_BYTES, &fours[i], 4);
+        tile.scale[g * NR] = scale;
         if (F::GROUP_SIZE == 32) sums[0] += sums[1];
         constexpr int GROUPS = 32 / F::GROUP_SIZE;
         for (int group = 0; group < GROUPS; group++) {
-            const int64_t i = (g * GROUPS + group) * NR + c;
+            const int64_t i = (g * GROUPS + group) * NR;
             tile.initial_dot[i] = (int32_t)(-(uint32_t)F::ZERO_POINT * sums[group]);
             if (F::HAS_MIN) tile.scaled_sum[i] = scale * (float)(int32_t)sums[group];
         }
@@ -126,7 +135,8 @@ inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&a
         vec_int w[P];
         for (int p = 0; p < P; p++) w[p] = load_int(panels[p].bytes + byte + j * LANES);
         for (int c = 0; c < N; c++) {
-            const vec_int column = broadcast(read<int32_t>(x + j * NR + 4 * c));
+            const vec_int column =
+                broadcast(read<int32_t>(x + j / 4 * FOUR_BYTES + c * COLUMN_BYTES));
             for (int p = 0; p < P; p++) acc[c][p] = dot<F::SIGNED>(acc[c][p], w[p], column);
         }
     }
@@ -151,9 +161,8 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
             vec_int acc[N][P];
             for (int c = 0; c < N; c++)
                 for (int p = 0; p < P; p++) acc[c][p] = broadcast(initial_dot[c]);
-            add_dots<F>(panels, bytes, x, acc);
+            add_dots<F>(panels, bytes, x + group * (F::GROUP_SIZE / 4) * FOUR_BYTES, acc);
             bytes += F::GROUP_SIZE * LANES;
-            x += F::GROUP_SIZE * NR;
             for (int p = 0; p < P; p++) {
                 const vec_f32 s = load(panels[p].scale + scale);
                 for (int c = 0; c < N; c++)
@@ -168,16 +177,58 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
             initial_dot += NR;
             x_sum += NR;
         }
+        x += 32 * NR;
         x_scale += NR;
     }
     for (int c = 0; c < N; c++)
         for (int p = 0; p < P; p++) store(sums.at(c, p), total[c][p]);
 }
 
+// The same with AMX, for N columns and panel p, whose bytes are signed: the same bits. The loops
+// over columns are unrolled for GCC to keep the sums in registers.
+template <bool HAS_MIN, int N>
+__attribute__((noinline)) void tile_kernel(const Panel &panel, int p, const ColumnTile &tile,
+                                           int64_t first_k, int count, const Sums &sums,
+                                           TileDots &dots) {
+    vec_f32 total[N];
+#pragma GCC unroll 16
+    for (int c = 0; c < N; c++) total[c] = first_k == 0 ? zero_f32() : load(sums.waiting[c][p]);
+    const int8_t *x = tile.values + first_k * NR;
+    const float *x_scale = tile.scale + first_k / 32 * NR;
+    const float *x_sum = tile.scaled_sum + first_k / 32 * NR;
+    const float *scale = panel.scale, *min = panel.min;
+    const uint8_t *end = panel.bytes + count * LANES;
+    for (const uint8_t *w = panel.bytes; w != end; w += 32 * LANES) {
+        multiply_tile(x, w, dots);
+        const vec_f32 s = load(scale);
+#pragma GCC unroll 16
+        for (int c = 0; c < N; c++)
+            total[c] = fma(cvt_f32(load_int(dots[c])), mul(s, broadcast(x_scale[c])), total[c]);
+        if (HAS_MIN) {
+            const vec_f32 m = load(min);
+#pragma GCC unroll 16
+            for (int c = 0; c < N; c++) total[c] = fnma(m, broadcast(x_sum[c]), total[c]);
+            min += LANES;
+            x_sum += NR;
+        }
+        scale += LANES;
+        x += 32 * NR;
+        x_scale += NR;
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < N; c++) store(sums.at(c, p), total[c]);
+}
+
 struct ThreadScratch {
     Panel panels[PANELS];
     alignas(64) float sums[NC][PANELS][LANES];
+    alignas(64) TileDots dots;
+    TileRegisters tiles;
 };
+
+// Groups of 16 values would take as long as those of 32, which is no gain over dot().
+template <class F>
+constexpr bool FITS_TILES = HAS_TILES && F::GROUP_SIZE == TILE_VALUES;
 
 // y of valid_rows rows from `row` on, of P panels at most, for all columns of the block.
 template <class F, int P>
@@ -188,18 +239,32 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
     const TileLayout layout(block.k);
     float *const *y = matrix.y + block.first;
     const bool whole = valid_rows == P * LANES;
+    const bool tiles = FITS_TILES<F> && block.columns >= MIN_TILE_COLUMNS && tiles_permitted();
+    if (tiles) scratch.tiles.configure();
     for (int64_t first_k = 0; first_k < block.k; first_k += KC) {
         const int count = (int)std::min<int64_t>(KC, block.k - first_k);
         const bool last = first_k + count == block.k;
-        for (int p = 0; p < P; p++)
+        for (int p = 0; p < P; p++) {
             unpack<F>(w + p * LANES * matrix.row_bytes, matrix.row_bytes,
                       std::min(LANES, valid_rows - p * LANES), first_k, count, P,
                       scratch.panels[p]);
-        for (int c = 0; c < block.columns; c += NR) {
+            if (tiles && F::ZERO_POINT != 0)
+                subtract_zero_point(scratch.panels[p].bytes, count * LANES, F::ZERO_POINT);
+        }
+        for (int c = 0; c < block.columns; c += tiles ? NR : DOT_COLUMNS) {
             const ColumnTile tile =
-                layout.at((char *)block.tiles + (block.first + c) / NR * block.tile_bytes);
+                layout.at((char *)block.tiles + (block.first + c) / NR * block.tile_bytes, c % NR);
             const Sums sums = {scratch.sums + c, last && whole ? y + c : nullptr, row};
-            with_count<NR>(block.columns - c, [&](auto columns) {
+            if (tiles) {
+                if constexpr (FITS_TILES<F>)
+                    with_count<NR>(block.columns - c, [&](auto columns) {
+                        for (int p = 0; p < P; p++)
+                            tile_kernel<F::HAS_MIN, decltype(columns)::value>(
+                                scratch.panels[p], p, tile, first_k, count, sums, scratch.dots);
+                    });
+                continue;
+            }
+            with_count<DOT_COLUMNS>(block.columns - c, [&](auto columns) {
                 micro_kernel<F, decltype(columns)::value, P>(scratch.panels, tile, first_k, count,
                                                              sums);
             });
@@ -214,7 +279,7 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
 template <class F>
 void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch &scratch) {
     const int valid_rows = (int)std::min<int64_t>(MR, block.matrix.rows - row);
-    if (block.columns > NR && valid_rows > MR - LANES)
+    if (block.columns > DOT_COLUMNS && valid_rows > MR - LANES)
         return multiply_panels<F, PANELS>(block, row, valid_rows, scratch);
     for (int r = 0; r < valid_rows; r += LANES)
         multiply_panels<F, 1>(block, row + r, std::min(LANES, valid_rows - r), scratch);
@@ -227,7 +292,7 @@ struct BlockKernel {
     using Scratch = ThreadScratch;
     static size_t tile_bytes(int64_t k) { return TileLayout(k).tile_bytes; }
     static void prepare(const float *x, int64_t k, void *tile, int column) {
-        quantize_column<F>(x, k, TileLayout(k).at(tile), column);
+        quantize_column<F>(x, k, TileLayout(k).at(tile, column));
     }
     static void multiply_rows(const ColumnBlock &block, int64_t row, Scratch &scratch) {
         hearth::multiply_rows<F>(block, row, scratch);

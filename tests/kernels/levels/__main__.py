@@ -29,7 +29,9 @@ EMULATED_CPUS = {"i8mm": "max", "dotprod": "neoverse-n1", "neon": "cortex-a72"}
 # Sums of as many lanes have the same bits; what is in a model of block formats has them at every
 # level
 EVERYWHERE = ("matmul ", "attention ")
-WIDE = frozenset({"avx512bf16", "avx512"})
+WIDE = frozenset({"amx", "avx512bf16", "avx512"})
+# They multiply numbers of BF16 in pairs
+BF16_PAIRS = frozenset({"amx", "avx512bf16"})
 
 
 def missing_tools() -> list[str]:
@@ -76,8 +78,9 @@ def differences(of: dict[str, dict[str, str]]) -> list[str]:
                 if name.startswith(EVERYWHERE) or (other in WIDE) == (level in WIDE)
             )
             first = next(alike)
-            # It multiplies numbers of BF16 in pairs
-            pairs = "avx512bf16" in (level, first) and name.startswith(("linear ", "product "))
+            pairs = name.startswith(("linear ", "product ")) and (
+                (first in BF16_PAIRS) != (level in BF16_PAIRS)
+            )
             if of[first].get(name) != value and not pairs:
                 found.append(f"{name}: {level} differs from {first}")
     return found

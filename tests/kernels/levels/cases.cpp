@@ -161,6 +161,7 @@ void matmul_cases() {
             matmul_case(format, 37, 512, columns, 1);
         for (const int64_t rows : {1, 7, 8, 9, 15, 16, 64}) matmul_case(format, rows, 256, 5, 2);
         matmul_case(format, 50, 1280, 19, 2);
+        for (const int64_t columns : {63, 64, 65, 80, 91}) matmul_case(format, 50, 768, columns, 2);
         matmul_case(format, 9, 256, 530, 3);
     }
 }

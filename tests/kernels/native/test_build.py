@@ -51,6 +51,8 @@ def _older(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("has", "level"),
     [
+        (f"{ZEN_5} amx_bf16 amx_tile amx_int8", "amx"),
+        (f"{ZEN_5} amx_tile", "avx512bf16"),
         (ZEN_5, "avx512bf16"),
         (ZEN_5.replace("avx512_bf16 ", ""), "avx512"),
         ("avx2 fma bmi2 f16c avx_vnni", "avxvnni"),

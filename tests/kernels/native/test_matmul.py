@@ -160,7 +160,7 @@ def test_groups_have_matrices_and_columns_of_their_own(ggml_type: GgmlType) -> N
     random = np.random.default_rng(1)
     weights = [packed(random, ggml_type, 48, 2) for _ in range(5)]
     k = 2 * block_size(ggml_type)
-    x = [random.standard_normal((columns, k), np.float32) for columns in (1, 9, 0, 8, 3)]
+    x = [random.standard_normal((columns, k), np.float32) for columns in (1, 9, 0, 70, 3)]
     found = products().multiply(ggml_type, weights, x, threads=2)
     for own, matrix, result in zip(x, weights, found, strict=True):
         if len(own):
@@ -178,17 +178,23 @@ def test_matrices_of_other_heights_share_their_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "ggml_type", [GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.Q6_K], ids=lambda each: each.name
+    "ggml_type",
+    [GgmlType.Q8_0, GgmlType.Q4_0, GgmlType.IQ4_NL, GgmlType.Q4_K, GgmlType.Q6_K],
+    ids=lambda each: each.name,
 )
 def test_a_column_has_the_same_bits_alone_and_with_others(ggml_type: GgmlType) -> None:
     random = np.random.default_rng(6)
     weights = [packed(random, ggml_type, 100, 5)]
-    x = random.standard_normal((43, 5 * block_size(ggml_type)), np.float32)
+    x = random.standard_normal((93, 5 * block_size(ggml_type)), np.float32)
     together = products().multiply(ggml_type, weights, [x], threads=3)[0]
-    for column in (0, 7, 8, 42):
+    for column in (0, 7, 8, 42, 80, 92):
         own = x[column : column + 1]
         alone = products().multiply(ggml_type, weights, [own], threads=2)[0]
         assert np.array_equal(alone[0], together[column])
+    for first, count in ((0, 43), (20, 64), (11, 65)):
+        own = x[first : first + count]
+        fewer = products().multiply(ggml_type, weights, [own], threads=1)[0]
+        assert np.array_equal(fewer, together[first : first + count])
 
 
 def test_a_column_of_zeros_gives_zeros_and_nan_stays_in_its_column() -> None:
