@@ -18,11 +18,12 @@ from pathlib import Path
 class Level:
     """What a processor must have: platform.machine(), and features in /proc/cpuinfo's words.
     compiler_flags let a compiler use them; not -march=native: the library may still be there when
-    the machine is another."""
+    the machine is another. instruction: what an assembler must know besides."""
 
     machine: str
     features: tuple[str, ...]
     compiler_flags: tuple[str, ...]
+    instruction: str | None = None
 
 
 def _x86(*features: str) -> Level:
@@ -32,13 +33,13 @@ def _x86(*features: str) -> Level:
 _AVX2 = ("avx2", "fma", "bmi2", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
 _AVX512_BF16 = (*_AVX512, "avx512_bf16")
-_AMX = ("amx_tile", "amx_int8")
 # Best first, of each machine
 LEVELS = {
     "amx": Level(
         "x86_64",
-        (*_AVX512_BF16, *_AMX),
+        (*_AVX512_BF16, "amx_tile", "amx_int8"),
         (*_x86(*_AVX512_BF16).compiler_flags, "-DHEARTH_AMX"),
+        "tilezero %tmm0",
     ),
     "avx512bf16": _x86(*_AVX512_BF16),
     "avx512": _x86(*_AVX512),
@@ -88,9 +89,17 @@ def level() -> str | None:
 
 
 def library_path(name: str) -> Path | None:
-    """The compiled library of this name for this processor; None: there is none."""
-    found = level()
-    if found is None:
-        return None
-    paths = (folder / f"{name}-{found}.so" for folder in (FOLDER, SHIPPED))
+    """The compiled library of this name for this processor, of its best level that there is one
+    for; None: there is none."""
+    paths = (
+        folder / f"{name}-{each}.so" for each in from_level(level()) for folder in (FOLDER, SHIPPED)
+    )
     return next((path for path in paths if path.is_file()), None)
+
+
+def from_level(best: str | None) -> list[str]:
+    """This level, and those of levels() that are less."""
+    if best is None:
+        return []
+    names = levels()
+    return [best, *(names[names.index(best) + 1 :] if best in names else ())]

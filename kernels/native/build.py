@@ -62,6 +62,8 @@ def build(recipe: Recipe) -> Path:
     if shipped.is_file() and _is_right(recipe, shipped):
         target.unlink(missing_ok=True)
         return shipped
+    level = next(each for each in native.from_level(level) if _is_known(each))
+    target = target.with_name(f"{recipe.name}-{level}.so")
     built = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _link(recipe, level, built)
@@ -113,6 +115,18 @@ def _require_compiler() -> list[str]:
     if compiler is None:
         raise CompileError("no C++ compiler with OpenMP found")
     return compiler
+
+
+def _is_known(level: str) -> bool:
+    """Whether the assembler knows what the level has; binutils 2.35, of Debian 11, has no AMX."""
+    instruction = native.LEVELS[level].instruction
+    if instruction is None:
+        return True
+    command = [*_require_compiler(), "-c", "-x", "assembler", "-o", os.devnull, "-"]
+    return (
+        subprocess.run(command, input=f"{instruction}\n".encode(), capture_output=True).returncode
+        == 0
+    )
 
 
 def _flags(recipe: Recipe, level: str) -> list[str]:

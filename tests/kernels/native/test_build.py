@@ -118,6 +118,23 @@ def test_a_library_of_the_wheel_is_taken_where_none_was_compiled(
 
 
 @needs_gcc
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AMX is of x86")
+def test_an_assembler_without_amx_makes_the_next_level(
+    flags: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags.write_text(f"flags : {ZEN_5} amx_tile amx_int8")
+    source = tmp_path / "own.cpp"
+    source.write_text("int x;\n")
+    recipe = Recipe("own", (str(source),))
+    assert build.build(recipe) == folder / "own-amx.so"
+    (folder / "own-amx.so").unlink()
+    amx = replace(native.LEVELS["amx"], instruction="no instruction")
+    monkeypatch.setitem(native.LEVELS, "amx", amx)
+    assert build.build(recipe) == folder / "own-avx512bf16.so"
+    assert native.library_path("own") == folder / "own-avx512bf16.so"
+
+
+@needs_gcc
 def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.cpp"
     broken.write_text("int x = ;\n")
