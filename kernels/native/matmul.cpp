@@ -25,16 +25,22 @@ namespace {
 // registers for two.
 constexpr int PANELS = SIGNED_ZERO_POINT != 0 ? 2 : 1;
 constexpr int DOT_COLUMNS = PANELS == 2 ? 4 : 8;
-constexpr int NR = HAS_TILES ? TILE_COLUMNS : DOT_COLUMNS;  // columns that lie together
-constexpr int MR = PANELS * LANES;                          // rows
-constexpr int KC = 512;                         // values of a row that are unpacked at a time
-constexpr int NC = (HAS_TILES ? 32 : 64) * NR;  // columns that pass over an unpacked panel
+constexpr int MR = PANELS * LANES;  // rows
+constexpr int KC = 512;             // values of a row that are unpacked at a time
 // Fewer are multiplied by dot(): a tile of one column takes more than half as long as one of 16.
 constexpr int MIN_TILE_COLUMNS = 64;
 
-// In the 32 values of NR columns: from a column to the next, and from four values of one to its
-// next four.
-constexpr int COLUMN_BYTES = HAS_TILES ? 32 : 4, FOUR_BYTES = HAS_TILES ? 4 : 4 * NR;
+// How columns lie, for dot() and for AMX: NR of them together, and in 32 values of these the bytes
+// from a column to the next and from four values of one to its next four. NC pass over a panel
+// before it is unpacked again.
+struct ForDot {
+    static constexpr bool TILES = false;
+    static constexpr int NR = DOT_COLUMNS, COLUMN_BYTES = 4, FOUR_BYTES = 4 * NR, NC = 64 * NR;
+};
+struct ForTiles {
+    static constexpr bool TILES = true;
+    static constexpr int NR = TILE_COLUMNS, COLUMN_BYTES = 32, FOUR_BYTES = 4, NC = 32 * NR;
+};
 
 // NR quantized columns, or those from one of them on. Value 32g + 4i + j of column c lies at
 // values[32g * NR + i * FOUR_BYTES + c * COLUMN_BYTES + j]; what belongs to group g of it, at
@@ -47,7 +53,9 @@ struct ColumnTile {
 };
 
 // Where the tiles of columns of k values lie in memory, and how long one is.
+template <class L>
 struct TileLayout {
+    static constexpr int NR = L::NR;
     size_t scale, scaled_sum, initial_dot, tile_bytes;
 
     explicit TileLayout(int64_t k) {
@@ -58,20 +66,21 @@ struct TileLayout {
     }
     ColumnTile at(void *tile, int column) const {
         char *p = (char *)tile;
-        return {(int8_t *)p + column * COLUMN_BYTES, (float *)(p + scale) + column,
+        return {(int8_t *)p + column * L::COLUMN_BYTES, (float *)(p + scale) + column,
                 (float *)(p + scaled_sum) + column, (int32_t *)(p + initial_dot) + column};
     }
 };
 
 // Quantizes x [k] into the first column of a tile.
-template <class F>
+template <class F, class L>
 void quantize_column(const float *x, int64_t k, const ColumnTile &tile) {
+    constexpr int NR = L::NR;
     for (int64_t g = 0; g < k / 32; g++, x += 32) {
         int32_t fours[8];
         uint32_t sums[2];  // of a NaN's bytes they wrap around; its scale says that it is one
         const float scale = quantize_32(x, fours, sums);
         for (int i = 0; i < 8; i++)
-            std::memcpy(tile.values + g * 32 * NR + i * FOUR_BYTES, &fours[i], 4);
+            std::memcpy(tile.values + g * 32 * NR + i * L::FOUR_BYTES, &fours[i], 4);
         tile.scale[g * NR] = scale;
         if (F::GROUP_SIZE == 32) sums[0] += sums[1];
         constexpr int GROUPS = 32 / F::GROUP_SIZE;
@@ -126,17 +135,17 @@ struct Sums {
 };
 
 // acc[c][p] += a group of values of panel p's rows, from this byte on, times those of column c.
-template <class F, int N, int P>
+template <class F, class L, int N, int P>
 inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&acc)[N][P]) {
 #if defined(HEARTH_I8MM)
-    if constexpr (N > 1) return dot_words<F::GROUP_SIZE / 4, NR>(panels->bytes + byte, x, acc);
+    if constexpr (N > 1) return dot_words<F::GROUP_SIZE / 4, L::NR>(panels->bytes + byte, x, acc);
 #endif
     for (int j = 0; j < F::GROUP_SIZE; j += 4) {
         vec_int w[P];
         for (int p = 0; p < P; p++) w[p] = load_int(panels[p].bytes + byte + j * LANES);
         for (int c = 0; c < N; c++) {
             const vec_int column =
-                broadcast(read<int32_t>(x + j / 4 * FOUR_BYTES + c * COLUMN_BYTES));
+                broadcast(read<int32_t>(x + j / 4 * L::FOUR_BYTES + c * L::COLUMN_BYTES));
             for (int p = 0; p < P; p++) acc[c][p] = dot<F::SIGNED>(acc[c][p], w[p], column);
         }
     }
@@ -144,9 +153,10 @@ inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&a
 
 // The rows of panel p times column c of the tile, for N columns and P panels: adds what the values
 // from first_k to first_k + count come to.
-template <class F, int N, int P>
+template <class F, class L, int N, int P>
 void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, int count,
                   const Sums &sums) {
+    constexpr int NR = L::NR;
     vec_f32 total[N][P];
     for (int c = 0; c < N; c++)
         for (int p = 0; p < P; p++)
@@ -161,7 +171,7 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
             vec_int acc[N][P];
             for (int c = 0; c < N; c++)
                 for (int p = 0; p < P; p++) acc[c][p] = broadcast(initial_dot[c]);
-            add_dots<F>(panels, bytes, x + group * (F::GROUP_SIZE / 4) * FOUR_BYTES, acc);
+            add_dots<F, L>(panels, bytes, x + group * (F::GROUP_SIZE / 4) * L::FOUR_BYTES, acc);
             bytes += F::GROUP_SIZE * LANES;
             for (int p = 0; p < P; p++) {
                 const vec_f32 s = load(panels[p].scale + scale);
@@ -190,6 +200,7 @@ template <bool HAS_MIN, int N>
 __attribute__((noinline)) void tile_kernel(const Panel &panel, int p, const ColumnTile &tile,
                                            int64_t first_k, int count, const Sums &sums,
                                            TileDots &dots) {
+    constexpr int NR = TILE_COLUMNS;
     vec_f32 total[N];
 #pragma GCC unroll 16
     for (int c = 0; c < N; c++) total[c] = first_k == 0 ? zero_f32() : load(sums.waiting[c][p]);
@@ -219,27 +230,24 @@ __attribute__((noinline)) void tile_kernel(const Panel &panel, int p, const Colu
     for (int c = 0; c < N; c++) store(sums.at(c, p), total[c]);
 }
 
+template <class L>
 struct ThreadScratch {
     Panel panels[PANELS];
-    alignas(64) float sums[NC][PANELS][LANES];
+    alignas(64) float sums[L::NC][PANELS][LANES];
     alignas(64) TileDots dots;
     TileRegisters tiles;
 };
 
-// Groups of 16 values would take as long as those of 32, which is no gain over dot().
-template <class F>
-constexpr bool FITS_TILES = HAS_TILES && F::GROUP_SIZE == TILE_VALUES;
-
 // y of valid_rows rows from `row` on, of P panels at most, for all columns of the block.
-template <class F, int P>
+template <class F, class L, int P>
 void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
-                     ThreadScratch &scratch) {
+                     ThreadScratch<L> &scratch) {
     const hearth_matmul_matrix &matrix = block.matrix;
     const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
-    const TileLayout layout(block.k);
+    const TileLayout<L> layout(block.k);
     float *const *y = matrix.y + block.first;
     const bool whole = valid_rows == P * LANES;
-    const bool tiles = FITS_TILES<F> && block.columns >= MIN_TILE_COLUMNS && tiles_permitted();
+    const bool tiles = L::TILES && block.columns >= MIN_TILE_COLUMNS;
     if (tiles) scratch.tiles.configure();
     for (int64_t first_k = 0; first_k < block.k; first_k += KC) {
         const int count = (int)std::min<int64_t>(KC, block.k - first_k);
@@ -251,13 +259,13 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
             if (tiles && F::ZERO_POINT != 0)
                 subtract_zero_point(scratch.panels[p].bytes, count * LANES, F::ZERO_POINT);
         }
-        for (int c = 0; c < block.columns; c += tiles ? NR : DOT_COLUMNS) {
-            const ColumnTile tile =
-                layout.at((char *)block.tiles + (block.first + c) / NR * block.tile_bytes, c % NR);
+        for (int c = 0; c < block.columns; c += tiles ? L::NR : DOT_COLUMNS) {
+            const ColumnTile tile = layout.at(
+                (char *)block.tiles + (block.first + c) / L::NR * block.tile_bytes, c % L::NR);
             const Sums sums = {scratch.sums + c, last && whole ? y + c : nullptr, row};
             if (tiles) {
-                if constexpr (FITS_TILES<F>)
-                    with_count<NR>(block.columns - c, [&](auto columns) {
+                if constexpr (L::TILES)
+                    with_count<L::NR>(block.columns - c, [&](auto columns) {
                         for (int p = 0; p < P; p++)
                             tile_kernel<F::HAS_MIN, decltype(columns)::value>(
                                 scratch.panels[p], p, tile, first_k, count, sums, scratch.dots);
@@ -265,8 +273,8 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
                 continue;
             }
             with_count<DOT_COLUMNS>(block.columns - c, [&](auto columns) {
-                micro_kernel<F, decltype(columns)::value, P>(scratch.panels, tile, first_k, count,
-                                                             sums);
+                micro_kernel<F, L, decltype(columns)::value, P>(scratch.panels, tile, first_k,
+                                                                count, sums);
             });
         }
     }
@@ -276,39 +284,45 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
 
 // Rows row to row + MR - 1 of y. With few columns one panel after the other, which the memory
 // likes.
-template <class F>
-void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch &scratch) {
+template <class F, class L>
+void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch<L> &scratch) {
     const int valid_rows = (int)std::min<int64_t>(MR, block.matrix.rows - row);
     if (block.columns > DOT_COLUMNS && valid_rows > MR - LANES)
-        return multiply_panels<F, PANELS>(block, row, valid_rows, scratch);
+        return multiply_panels<F, L, PANELS>(block, row, valid_rows, scratch);
     for (int r = 0; r < valid_rows; r += LANES)
-        multiply_panels<F, 1>(block, row + r, std::min(LANES, valid_rows - r), scratch);
+        multiply_panels<F, L, 1>(block, row + r, std::min(LANES, valid_rows - r), scratch);
 }
 
 // See matmul_tasks.h.
-template <class F>
+template <class F, class L>
 struct BlockKernel {
-    static constexpr int ROWS = MR, NR = hearth::NR, NC = hearth::NC;
-    using Scratch = ThreadScratch;
-    static size_t tile_bytes(int64_t k) { return TileLayout(k).tile_bytes; }
+    static constexpr int ROWS = MR, NR = L::NR, NC = L::NC;
+    using Scratch = ThreadScratch<L>;
+    static size_t tile_bytes(int64_t k) { return TileLayout<L>(k).tile_bytes; }
     static void prepare(const float *x, int64_t k, void *tile, int column) {
-        quantize_column<F>(x, k, TileLayout(k).at(tile, column));
+        quantize_column<F, L>(x, k, TileLayout<L>(k).at(tile, column));
     }
     static void multiply_rows(const ColumnBlock &block, int64_t row, Scratch &scratch) {
-        hearth::multiply_rows<F>(block, row, scratch);
+        hearth::multiply_rows<F, L>(block, row, scratch);
     }
 };
 
-// visit(Kernel{}) for the kernel of a type and rows of k values. False: there is none.
+// visit(Kernel{}) for the kernel of a type, rows of k values and so many columns. False: there is
+// none. Groups of 16 values would take AMX as long as those of 32, which is no gain over dot().
 template <class Visit>
-bool with_kernel(int type, int64_t k, Visit visit) {
+bool with_kernel(int type, int64_t k, int64_t columns, Visit visit) {
     if (k <= 0) return false;
     if (type == TYPE_F16) return visit(FloatKernel<F32Dot<F16Row>>{}), true;
     if (type == TYPE_BF16) return visit(FloatKernel<BF16Dot>{}), true;
     bool whole = false;
     with_format(type, BlockFormats{}, [&](auto format) {
-        whole = k % decltype(format)::BLOCK_SIZE == 0;
-        if (whole) visit(BlockKernel<decltype(format)>{});
+        using F = decltype(format);
+        whole = k % F::BLOCK_SIZE == 0;
+        if (!whole) return;
+        if constexpr (HAS_TILES && F::GROUP_SIZE == TILE_VALUES)
+            if (columns >= MIN_TILE_COLUMNS && tiles_permitted())
+                return visit(BlockKernel<F, ForTiles>{});
+        visit(BlockKernel<F, ForDot>{});
     });
     return whole;
 }
@@ -319,18 +333,21 @@ bool with_kernel(int type, int64_t k, Visit visit) {
 using namespace hearth;
 
 extern "C" bool hearth_matmul_supports(int type, int64_t k) {
-    return with_kernel(type, k, [](auto) {});
+    return with_kernel(type, k, 1, [](auto) {});
 }
 
 extern "C" size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t columns,
                                                 int64_t column_sets, int threads) {
     size_t bytes = 0;
-    with_kernel(type, k, [&](auto kernel) {
+    with_kernel(type, k, columns, [&](auto kernel) {
         bytes = bytes_of_tiles<decltype(kernel)>(k, columns, column_sets);
     });
     return bytes * (replicated(k, columns) ? threads : 1);
 }
 
 extern "C" void hearth_matmul(const hearth_matmul_args *args) {
-    with_kernel(args->type, args->k, [&](auto kernel) { matmul<decltype(kernel)>(*args); });
+    int64_t columns = 0;
+    for (int64_t s = 0; s < args->column_sets; s++) columns += args->column_set[s].count;
+    with_kernel(args->type, args->k, columns,
+                [&](auto kernel) { matmul<decltype(kernel)>(*args); });
 }
