@@ -260,6 +260,10 @@ class Client:
         lost = "the daemon stopped before the end; try again"
         return self._until_success("/api/eval", body, lost)
 
+    def cluster(self, action: str, body: Mapping[str, Any] | None = None) -> JsonObject:
+        """What /api/cluster, or an action below it, answers."""
+        return self._call("POST" if action else "GET", f"/api/cluster{action}", body, None)
+
     def du(self) -> JsonObject:
         """What the store and its models take on the disk."""
         return self._call("GET", "/api/du", None, None)

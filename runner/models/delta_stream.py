@@ -17,27 +17,27 @@ MAX_WAITING_LOGPROBS = 16_384  # of all of them, prompts included; about 50 MB a
 
 
 class DeltaStream:
-    """What a worker sends for `count` sequences that were asked for together.
-
-    cancel is called once, when the reader ends before the sequences do. pause is called with the
-    index of a sequence that shall send nothing for now, resume when it may go on.
+    """What a worker sends for `count` sequences that were asked for together. The arguments are
+    those of attach.
     """
 
     __slots__ = ("_cancel", "_error", "_logprobs", "_max_waiting", "_pause", "_paused", "_pending",
-                 "_reading", "_resume", "_waiter", "on_finish", "open")  # fmt: skip
+                 "_reading", "_resume", "_waiter", "begun", "on_finish", "on_lost",
+                 "open")  # fmt: skip
 
     def __init__(
         self,
         count: int,
-        cancel: Callable[[], None],
+        cancel: Callable[[], None] | None = None,
         pause: Callable[[int], None] | None = None,
         resume: Callable[[int], None] | None = None,
     ) -> None:
         self.open = count  # sequences without a finish so far
+        self.begun = False  # a delta has arrived
         self.on_finish: Callable[[Finish], None] | None = None  # called as each of them ends
-        self._cancel: Callable[[], None] | None = cancel
-        self._pause = pause
-        self._resume = resume
+        # Called with an error that ends the request before it has begun. True: it goes on elsewhere
+        self.on_lost: Callable[[HearthError], bool] | None = None
+        self.attach(cancel, pause, resume)
         self._paused: set[int] = set()
         self._pending: list[tuple[int, Delta]] = []
         self._logprobs = 0  # in _pending
@@ -45,6 +45,18 @@ class DeltaStream:
         self._reading = False  # somebody is about to take what is pending
         self._error: HearthError | None = None
         self._waiter: asyncio.Future[None] | None = None
+
+    def attach(
+        self,
+        cancel: Callable[[], None] | None,
+        pause: Callable[[int], None] | None = None,
+        resume: Callable[[int], None] | None = None,
+    ) -> None:
+        """cancel is called once, when the reader ends before the sequences do. pause is called with
+        the index of a sequence that shall send nothing for now, resume when it may go on."""
+        self._cancel = cancel
+        self._pause = pause
+        self._resume = resume
 
     @property
     def done(self) -> bool:
@@ -54,6 +66,7 @@ class DeltaStream:
     def push(self, index: int, delta: Delta) -> None:
         """Add what a step gave the sequence with this index."""
         self._pending.append((index, delta))
+        self.begun = True
         if delta.logprobs or delta.prompt:
             self._logprobs += len(delta.logprobs) + len(delta.prompt)
         if delta.finish is not None:
@@ -69,6 +82,8 @@ class DeltaStream:
     def fail(self, error: HearthError) -> None:
         """End the request with error; the first one counts. What has arrived can be read."""
         if self._error is None and self.open:
+            if self.on_lost is not None and not self.begun and self.on_lost(error):
+                return
             self._error = error
             self._cancel = None
         self.wake()

@@ -23,7 +23,7 @@ from runner.models.model_files import ModelFiles, model_files
 from runner.models.model_shape import ModelShape, model_shape
 from runner.models.options import check_options
 from runner.models.resident import Resident
-from runner.models.supervisor import WorkerHandle
+from runner.models.worker import Worker
 from runner.settings import Settings
 from runner.types import LoadPlan
 
@@ -37,7 +37,7 @@ class Lease:
     as loaded."""
 
     resident: Resident
-    worker: WorkerHandle
+    worker: Worker
     load_s: float
     context_length: int
     clamped_context: int | None = None

@@ -12,8 +12,9 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from registry.store import StoredModel
@@ -34,20 +35,19 @@ from runner.models.memory_estimate import gib
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
 from runner.models.observer import Observer
+from runner.models.placement import Local, Placement, StartWorker
 from runner.models.pool_growth import grow_pool
 from runner.models.resident import Load, Resident
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
+from runner.models.worker import Worker
 from runner.settings import Settings, source
-from runner.types import LoadPlan
 
 log = logging.getLogger("hearth.models")
 
 PRESSURE_CHECK_S = 5.0
 CLAIM_S = 10.0  # a load that has waited so long for busy models claims one: nobody else gets it
 _HELD_RETRY_S = 60  # told to those for whom no model became idle
-
-StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 
 
 class Manager:
@@ -71,6 +71,7 @@ class Manager:
         self._memory = memory or MemoryTracker(settings)
         self._observer = observer or Observer()
         self.crashes = Crashes()  # whoever keeps them sets his own
+        self.placement: Placement = Local()  # likewise who has a cluster
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self.adapter_scales: dict[str, Mapping[int, float]] = {}  # as set for all, by model digest
@@ -213,9 +214,7 @@ class Manager:
         if self._stopping is not None:
             raise self._stopping
         parallel = max(1, self.settings.num_parallel)
-        queued = self._waiting + sum(
-            max(0, item.users - parallel) for item in self._loads.values() if item.loaded
-        )
+        queued = self._waiting + sum(item.waiting(parallel) for item in self._loads.values())
         own = self._leases[client]
         clients = len(self._leases) + (own == 0)
         if queued >= self.settings.max_queue and own >= max(1, self.settings.max_queue // clients):
@@ -283,26 +282,30 @@ class Manager:
 
     async def _load(self, asked: AskedModel) -> Resident:
         backoff_s = self.crashes.backoff_s(asked, self._now())
-        await self._memory.probe()
-        self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for what cannot
+        placed = await self.placement.place(asked)
+        if placed is None:
+            await self._memory.probe()
+            self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for nothing
         outgrown = self._loads.get(asked.key)
         for resident in list(outgrown.residents) if outgrown is not None else ():
             await self._retire(resident)
-        plan = await self._make_room(asked)
+        plan = await self._make_room(asked) if placed is None else placed.plan
         if self._stopping is not None:
             raise self._stopping
-        load = Load(asked.key, plan, lambda load: self._start(load, backoff_s))
+        start = self._start_worker if placed is None else placed.start
+        work = partial(self._start, start, backoff_s)
+        load = Load(asked.key, plan, work, remote=placed is not None)
         self._loads[asked.key] = load
         load.loading.add_done_callback(_retrieve)
         self._watch_pressure()
         return self._reside(asked, load)
 
-    async def _start(self, load: Load, backoff_s: float) -> WorkerHandle:
+    async def _start(self, start: StartWorker, backoff_s: float, load: Load) -> Worker:
         began_s, name, plan = self._now(), load.name, load.plan.load_plan
         log.info("loading %s by %s: %s", name, plan.backend, load.plan.estimate.describe())
         try:
             await asyncio.sleep(backoff_s)
-            worker = await self._start_worker(name, plan, self._timeouts)
+            worker = await start(name, plan, self._timeouts)
         except BaseException as error:
             if isinstance(error, WorkerCrashed):
                 self._record_crash(load, error.details.get("signal"), loading=True)
@@ -318,14 +321,14 @@ class Manager:
             load, tokens, lambda: self._memory.budget(self.present), self._evict_idle
         )
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
-                 "%d layers on GPU, pid %d", name, load.load_s, plan.max_context_length,
+                 "%d layers on GPU, pid %s", name, load.load_s, plan.max_context_length,
                  plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
         if worker.info.unconfined:
-            log.warning("worker %d is not fully confined: %s", worker.pid,
+            log.warning("worker %s is not fully confined: %s", worker.pid,
                         "; ".join(worker.info.unconfined))  # fmt: skip
         return worker
 
-    def _on_worker_end(self, load: Load, worker: WorkerHandle) -> None:
+    def _on_worker_end(self, load: Load, worker: Worker) -> None:
         if worker.crashed:
             self._record_crash(load, worker.signal_name, loading=False)
         else:
@@ -368,7 +371,7 @@ class Manager:
         try:
             while True:
                 self._changed.clear()
-                others = self.present
+                others = [load for load in self.present if not load.remote]
                 try:
                     if max_models is None or len(others) < max_models:
                         return self._plan(asked, self._memory.budget(others))
@@ -404,7 +407,8 @@ class Manager:
     async def _wait_for_idle(self, claim_s: float, deadline_s: float) -> None:
         """Wait for a change, or one of these times. From claim_s on the model that fewest use takes
         no new requests: those wait for their turn to load."""
-        late, loads = self._now() >= claim_s, self._loads.values()
+        late = self._now() >= claim_s
+        loads = [load for load in self._loads.values() if not load.remote]
         if late and self._claimed not in loads:
             self._claimed = min(loads, key=lambda load: load.users, default=None)
         self._none_starved.clear()
@@ -414,7 +418,8 @@ class Manager:
                 await self._changed.wait()
 
     def _oldest_idle(self) -> Load | None:
-        idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]
+        loads = self._loads.values()
+        idle = [item for item in loads if item.users == 0 and item.loaded and not item.remote]
         return min(idle, key=lambda item: item.used_at_s, default=None)
 
     async def _evict_idle(self) -> bool:
@@ -492,7 +497,7 @@ class Manager:
             self._drop(load)
 
 
-def _retrieve(task: asyncio.Task[WorkerHandle]) -> None:
+def _retrieve(task: asyncio.Task[Worker]) -> None:
     # Whoever waits gets the exception; nobody may wait any more.
     if not task.cancelled():
         task.exception()

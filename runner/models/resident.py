@@ -14,28 +14,30 @@ from typing import Any
 
 from registry.bundle import Bundle
 from runner.models.memory_plan import MemoryPlan
-from runner.models.supervisor import WorkerHandle
 from runner.models.system_memory import anonymous_bytes
+from runner.models.worker import Worker
 
 
 @dataclass(slots=True, eq=False)
 class Load:
     """One worker. loading ends with it, or with why there is none. key: equal for the models that
-    it can serve. residents: those that it serves, in the order they came."""
+    it can serve. remote: it runs elsewhere, so that ending it frees no memory here. residents:
+    those that it serves, in the order they came."""
 
     key: Hashable
     plan: MemoryPlan
-    start: InitVar[Callable[[Load], Coroutine[Any, Any, WorkerHandle]]]
-    loading: asyncio.Task[WorkerHandle] = field(init=False)
+    start: InitVar[Callable[[Load], Coroutine[Any, Any, Worker]]]
+    remote: bool = False
+    loading: asyncio.Task[Worker] = field(init=False)
     residents: list[Resident] = field(default_factory=list)
     closing: bool = False
     load_s: float = 0.0
 
-    def __post_init__(self, start: Callable[[Load], Coroutine[Any, Any, WorkerHandle]]) -> None:
+    def __post_init__(self, start: Callable[[Load], Coroutine[Any, Any, Worker]]) -> None:
         self.loading = asyncio.create_task(start(self))
 
     @property
-    def worker(self) -> WorkerHandle:
+    def worker(self) -> Worker:
         """Its worker, once loading is done."""
         return self.loading.result()
 
@@ -69,6 +71,10 @@ class Load:
     def users(self) -> int:
         """The leases of its models."""
         return sum(item.users for item in self.residents)
+
+    def waiting(self, parallel: int) -> int:
+        """The leases beyond those that are served side by side, parallel by each replica."""
+        return max(0, self.users - parallel * self.worker.replicas) if self.loaded else 0
 
     @property
     def used_at_s(self) -> float:

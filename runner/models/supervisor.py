@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from runner.errors import (
     HearthError,
@@ -27,10 +28,11 @@ from runner.models.connection import FrameConnection
 from runner.models.delta_stream import DeltaStream
 from runner.models.observer import Observer
 from runner.models.watchdog import Timeouts, Watchdog
-from runner.models.worker_process import Serve, WorkerProcess
+from runner.models.worker import Worker
+from runner.models.worker_process import Serve, WorkerPeer, WorkerProcess
 from runner.turns import take_turn
-from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
-from runner.worker.json_codec import LARGE, from_json, text_to_json, to_json
+from runner.types import GenerateRequest, LoadPlan
+from runner.worker.json_codec import LARGE, from_json, to_json
 from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 
 log = logging.getLogger("hearth.worker")
@@ -41,7 +43,7 @@ _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 _MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
 
 
-class WorkerHandle:
+class WorkerHandle(Worker):
     """A loaded model in its process. Made by start; ended by close, or by itself."""
 
     def __init__(
@@ -71,55 +73,61 @@ class WorkerHandle:
         self._lost_threads = 0
         self._attach = attach
         self._connection = FrameConnection(self._on_frame, self._on_lost)
-        self._process: WorkerProcess
+        self._process: WorkerPeer
         self._reaper: asyncio.Task[None] | None = None
         self.info: WorkerInfo
 
     @classmethod
     async def start(
         cls, name: str, plan: LoadPlan, timeouts: Timeouts, attach: Attach = lambda *_: ()
-    ) -> WorkerHandle:
+    ) -> Self:
         """A worker with the model of plan loaded. attach: gives what serves
         each socket that it gets besides its own; may read files. Raises ModelLoadFailed,
         WorkerCrashed, WorkerTimeout, or what the worker reports; then no process is left."""
         worker = cls(name, plan, timeouts, attach)
-        try:
-            await worker._spawn()
-            worker.info = await worker._ready
-        except BaseException:
-            await worker._abandon()
-            raise
+        await worker.begin()
         return worker
 
+    async def begin(self) -> None:
+        """What start does with a handle. Raises as start."""
+        try:
+            await self._spawn()
+            self.info = await self._ready
+        except BaseException:
+            await self._abandon()
+            raise
+
     @property
-    def pid(self) -> int:
-        """Its process id."""
+    def pid(self) -> int | None:
         return self._process.pid
 
     @property
     def busy(self) -> bool:
-        """True while a request is in flight."""
         return bool(self._sequences or self._calls)
 
+    @property
+    def load(self) -> int:
+        """How many sequences and calls are in flight."""
+        return len(self._sequences) + len(self._calls)
+
     def on_failure(self, callback: Callable[[], None]) -> None:
-        """Call callback once the worker, having been ready, is given up; its process may last."""
         self._failed.add_done_callback(lambda _: callback())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Call callback once the process is gone, however it ended."""
         self._ended.add_done_callback(lambda _: callback())
 
-    def generate(self, requests: Sequence[GenerateRequest]) -> DeltaStream:
-        """Start the sequences of requests, which the observer counts for their models; their ids
-        must be unique in this worker."""
+    def generate(
+        self, requests: Sequence[GenerateRequest], stream: DeltaStream | None = None
+    ) -> DeltaStream:
+        """See Worker. stream: where the deltas go, None: a new one."""
         ids = [request.id for request in requests]
-        stream = DeltaStream(
-            len(ids),
+        stream = DeltaStream(len(ids)) if stream is None else stream
+        stream.attach(
             cancel=lambda: self._abort(ids),
             pause=lambda index: self._tell("pause", ids[index]),
             resume=lambda index: self._tell("resume", ids[index]),
         )
-        if (error := self._dead()) is not None:
+        if (error := self.fault) is not None:
             stream.fail(error)
             return stream
         for index, request in enumerate(requests):
@@ -156,78 +164,11 @@ class WorkerHandle:
             await take_turn()
             self._begin(request, stream, ids)
 
-    async def embed(
-        self,
-        inputs: Sequence[str] | Sequence[Sequence[int]],
-        request: GenerateRequest,
-        *,
-        truncate: bool,
-    ) -> Embeddings:
-        """One vector for each input. Of request the priority, client, salt, form, scales of the
-        adapters and context length count, the most tokens of an input. Raises what the worker
-        reports."""
-        shares = to_json(request)
-        given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
-        reply = await self.call("embed", inputs=given, truncate=truncate, **shares)
-        vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
-        self.observer.embedded(int(reply["prompt_tokens"]))
-        return Embeddings(vectors, int(reply["prompt_tokens"]))
-
-    async def rank(
-        self, pairs: Sequence[tuple[str, str]], *, truncate: bool, client: str = ""
-    ) -> Embeddings:
-        """The score of each query with its document, from 0 to 1, as a vector of one number.
-        truncate: read only the beginning of documents that are too long. Raises what the worker
-        reports."""
-        given = [(text_to_json(query), text_to_json(document)) for query, document in pairs]
-        reply = await self.call("rank", pairs=given, truncate=truncate, client=client)
-        vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
-        return Embeddings(vectors, int(reply["prompt_tokens"]))
-
-    async def render(self, request: GenerateRequest) -> str:
-        """The prompt that the model would get. Raises what the worker reports."""
-        reply = await self.call("render", request=to_json(request))
-        return str(reply["prompt"])
-
-    async def count(self, request: GenerateRequest) -> int:
-        """How many tokens the prompt has. Raises what the worker reports."""
-        reply = await self.call("count", request=to_json(request))
-        return int(reply["count"])
-
-    async def encode(self, request: GenerateRequest) -> list[int]:
-        """The token ids of the prompt. Raises what the worker reports."""
-        reply = await self.call("encode", request=to_json(request))
-        return list(reply["tokens"])
-
-    async def tokenize(
-        self, text: str, *, add_special: bool, parse_special: bool = False
-    ) -> list[int]:
-        """The token ids of a text. add_special: as those of a prompt; else parse_special: control
-        tokens that it names count. Raises what the worker reports."""
-        special = {"add_special": add_special, "parse_special": parse_special}
-        reply = await self.call("tokenize", text=text_to_json(text), **special)
-        return list(reply["tokens"])
-
-    async def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """The text of token ids; special: control tokens by their names, else they have none.
-        Raises what the worker reports."""
-        return str((await self.call("detokenize", tokens=list(tokens), special=special))["text"])
-
-    async def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """The text of each token by itself. Raises what the worker reports."""
-        return list((await self.call("pieces", tokens=list(tokens)))["pieces"])
-
-    async def stats(self) -> WorkerStats:
-        """The worker's counters."""
-        return from_json(WorkerStats, await self.call("stats"))
-
     async def call(self, op: str, **values: Any) -> Any:
-        """The result of a frame that is answered by one reply. Raises what the worker reports,
-        WorkerCrashed, WorkerTimeout."""
         return await self._call(f"call-{next(self._ids)}", op, values)
 
     async def _call(self, ident: str, op: str, values: Mapping[str, Any]) -> Any:
-        if (error := self._dead()) is not None:
+        if (error := self.fault) is not None:
             raise error
         future: asyncio.Future[Any] = self._loop.create_future()
         self._calls[ident] = future
@@ -240,8 +181,6 @@ class WorkerHandle:
                 self._send({"op": "cancel", "id": ident})
 
     async def stream(self, op: str, request: Any) -> AsyncGenerator[Any]:
-        """The parts of the reply to a frame as they come, and last the reply. Closing it cancels
-        the request. Raises what the worker reports, WorkerCrashed, WorkerTimeout."""
         parts: asyncio.Queue[Any] = asyncio.Queue()
         ident = f"stream-{next(self._ids)}"
         self._parts[ident] = parts.put_nowait
@@ -257,8 +196,7 @@ class WorkerHandle:
             await asyncio.wait({reply})
 
     def fail_all(self, error: HearthError) -> None:
-        """End every request in flight with error; the worker forgets them."""
-        for stream, *_ in list(self._sequences.values()):
+        for stream in dict.fromkeys(stream for stream, *_ in self._sequences.values()):
             stream.cancel()
             stream.fail(error)
         self._sequences.clear()
@@ -267,7 +205,6 @@ class WorkerHandle:
                 future.set_exception(error)
 
     async def close(self) -> None:
-        """End the process; requests in flight fail. Returns when it is gone."""
         self._closing = True
         self.fail_all(InternalError(f"{self.name} was unloaded during the request"))
         self._send({"op": "shutdown"})
@@ -275,19 +212,22 @@ class WorkerHandle:
         await asyncio.shield(self._ended)
 
     def kill(self) -> None:
-        """End the process at once, without waiting."""
         self._closing = True
         self._process.kill()
 
     async def _spawn(self) -> None:
         try:
-            more = await asyncio.to_thread(self._attach, self.name, self.plan)
-            self._process, sock = await WorkerProcess.spawn(more)
+            self._process, sock = await self._launch()
         except OSError as error:
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
         await self._loop.create_connection(lambda: self._connection, sock=sock)
         self._watchdog.touch()
         self._send({"op": "load", "plan": to_json(self.plan)})
+
+    async def _launch(self) -> tuple[WorkerPeer, socket.socket]:
+        """What runs the worker, and our end of its socket. Raises OSError."""
+        more = await asyncio.to_thread(self._attach, self.name, self.plan)
+        return await WorkerProcess.spawn(more)
 
     async def _abandon(self) -> None:
         self._closing = True
@@ -321,7 +261,9 @@ class WorkerHandle:
     def _tell(self, op: str, ident: str) -> None:
         self._send({"op": op, "id": ident})
 
-    def _dead(self) -> HearthError | None:
+    @property
+    def fault(self) -> HearthError | None:
+        """What has ended it; None: it takes requests."""
         if self._ended.done():
             return self._ended.result()
         return self._fault
@@ -430,7 +372,7 @@ class WorkerHandle:
         )
         if self.crashed:
             log.error(
-                "worker %d of %s: %s\n%s", self.pid, self.name, status, self._process.stderr_tail
+                "worker %s of %s: %s\n%s", self.pid, self.name, status, self._process.stderr_tail
             )
         self._watchdog.stop()
         self.fail_all(error)

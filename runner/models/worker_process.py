@@ -12,6 +12,7 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
 from runner.worker.channels import new_channels
@@ -24,7 +25,25 @@ def worker_command(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-m", "runner.worker", *arguments]
 
 
-class WorkerProcess:
+class WorkerPeer(Protocol):
+    """What is at the other end of a worker's socket."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, where it runs on this machine."""
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last it wrote to stderr, for the log."""
+
+    def kill(self) -> None:
+        """End it at once; what has ended is left alone."""
+
+    async def wait(self, timeout_s: float | None = None) -> ExitStatus:
+        """How it ended. Still running after timeout_s: killed."""
+
+
+class WorkerProcess(WorkerPeer):
     """A running worker. Made by spawn."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -60,21 +79,17 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     @property
     def stderr_tail(self) -> str:
-        """The last it wrote to stderr, for the log."""
         return self._stderr.text
 
     def kill(self) -> None:
-        """Send SIGKILL; a process that has ended is left alone."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     async def wait(self, timeout_s: float | None = None) -> ExitStatus:
-        """How it ended. Still running after timeout_s: killed."""
         done, _ = await asyncio.wait({self._waiting}, timeout=timeout_s)
         if not done:
             self.kill()

@@ -23,12 +23,13 @@ from runner.mcp.host import McpHost
 from runner.models.crashes import Crashes
 from runner.models.manager import Manager
 from runner.models.supervisor import WorkerHandle
-from runner.server import health, key_routes, mcp_routes, perplexity
+from runner.server import cluster_routes, health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.access_log import FILE_NAME as ACCESS_LOG
 from runner.server.access_log import AccessLog
 from runner.server.anthropic import messages
 from runner.server.caller import current_caller
+from runner.server.cluster import ClusterAccess
 from runner.server.console import check, plan, pulls, watch
 from runner.server.console import settings as settings_route
 from runner.server.freed_memory import return_small_blocks
@@ -102,7 +103,7 @@ _SERVED = (
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, cache, imports, mcp_routes),
-    *routes_of(check, plan, pulls, settings_route, watch),
+    *routes_of(check, plan, pulls, settings_route, watch, cluster_routes),
 )
 ROUTES = (*_SERVED, *openapi_routes(_SERVED))
 
@@ -121,6 +122,7 @@ def build_services(
         client=lambda: current_caller().share,
     )
     models.crashes = Crashes(settings.state_dir / "crashes.json")
+    models.placement = cluster = ClusterAccess(settings, library)
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3",
@@ -145,6 +147,7 @@ def build_services(
         known_models=KnownModels(library),
         pulls=BackgroundPulls(library),
         models=models,
+        cluster=cluster,
         prefixes=prefixes,
         background=BackgroundResponses(
             ResponseStore(settings.data_dir / RESPONSES_FILE, settings.max_files_size // 2)
@@ -213,6 +216,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
             await services.background.close()
             await services.mcp.close()
             await services.models.close()
+            await services.cluster.close()
             for sink in services.sinks:
                 await sink.close()
     finally:

@@ -196,7 +196,7 @@ class Metrics(Observer):
                 if stats is not None:
                     labelled = collector.labels(load.first_name)
                     labelled.inc(metric.value(stats))
-        told = zip((load.worker.pid for load in loads), states, strict=True)
+        told = zip((load.worker.pid or 0 for load in loads), states, strict=True)
         known = [(pid, stats) for pid, stats in told if stats is not None]
         return b"".join(
             (generate_latest(self.registry), generate_latest(now), self._llama_server.text(known))

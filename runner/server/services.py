@@ -15,6 +15,7 @@ from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.host import McpHost
 from runner.models.manager import Manager
 from runner.server.body_budget import BodyBudget
+from runner.server.cluster import ClusterAccess
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
 from runner.server.model_facts import KnownModels
@@ -53,6 +54,7 @@ class Services:
     known_models: KnownModels
     pulls: BackgroundPulls
     models: Manager
+    cluster: ClusterAccess
     prefixes: SavedPrefixes
     background: BackgroundResponses
     batches: BatchExecutor

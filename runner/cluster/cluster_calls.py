@@ -1,0 +1,230 @@
+"""What the bridge does with Ray: nodes, deployments, handles. Imported by the bridge only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import ray
+import uvicorn
+from ray import serve
+from ray.experimental.internal_kv import (
+    _internal_kv_del,
+    _internal_kv_get,
+    _internal_kv_list,
+    _internal_kv_put,
+)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from registry.store import Store
+from runner.cluster import membership
+from runner.cluster.app import DEPLOYMENT, build
+from runner.cluster.bundle_server import BundleServer
+from runner.cluster.deployment import ReplicaSpec
+from runner.cluster.fit import VERSION_LABEL, NodeFacts
+from runner.cluster.token import bundle_token
+from runner.errors import Conflict, HearthError, ModelLoadFailed
+from runner.models.system_memory import available_bytes
+from runner.settings import load
+
+log = logging.getLogger("hearth.cluster")
+
+DESCRIBE_S: Final = 300.0  # the first replica may have to fetch and load its model
+STATUS_S: Final = 5.0
+_SPACE: Final = b"hearth"  # of Ray's store of keys, in which the specs are
+
+
+class ClusterCalls:
+    """One connection to Ray. Made by connect."""
+
+    def __init__(self) -> None:
+        settings = load()
+        self._handles: dict[str, Any] = {}
+        self._bundles = BundleServer(Store.open(settings.models_dir, True), bundle_token())
+        self._url = ""
+        self._serving: asyncio.Task[None] | None = None
+
+    @classmethod
+    def connect(cls) -> ClusterCalls:
+        """Connect to the node that runs on this machine. Blocks. Raises Conflict."""
+        try:
+            ray.init(address="auto", namespace="hearth", log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError) as error:
+            raise Conflict(f"no node of a cluster runs on this machine: {error}") from None
+        serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
+        return cls()
+
+    async def open_server(self) -> None:
+        """Serve bundles at the address that Ray knows this node by."""
+        host = ray.util.get_node_ip_address()
+        port = int(os.environ.get("HEARTH_BUNDLE_PORT", "0"))
+        config = uvicorn.Config(
+            self._bundles.app(), host=host, port=port, log_config=None, lifespan="off"
+        )
+        server = uvicorn.Server(config)
+        sock = config.bind_socket()
+        self._url = f"http://{host}:{sock.getsockname()[1]}"
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self._serving = asyncio.create_task(server._serve([sock]))
+        for spec in (await self.specs()).values():
+            with contextlib.suppress(HearthError):
+                self._bundles.offer(spec["origin"]["digest"])
+
+    def listen(self, listener: Callable[[str, frozenset[str]], None]) -> None:
+        """See runner.cluster.membership."""
+        membership.listen(listener)
+
+    async def handle(self, app: str) -> Any:
+        """The handle of a deployment. Raises Conflict where there is none."""
+        if app not in self._handles:
+            try:
+                handle = await asyncio.to_thread(serve.get_app_handle, app)
+            except Exception as error:
+                raise Conflict(f"{app} is not deployed: {error}"[:300]) from None
+            self._handles[app] = handle.options()  # which makes the router, too
+        return self._handles[app]
+
+    async def call(self, op: str, values: Mapping[str, Any]) -> Any:
+        """Do what a frame of the daemon asks for. Raises HearthError, and what Ray raises."""
+        known: dict[str, Callable[..., Any]] = {
+            "nodes": self.nodes,
+            "deploy": self.deploy,
+            "undeploy": self.undeploy,
+            "specs": self.specs,
+            "describe": self.describe,
+            "status": self.status,
+            "offer": self.offer,
+        }
+        return await known[op](**values)
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        """Facts of all nodes that answer."""
+        alive = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
+        free = await asyncio.to_thread(ray.available_resources_per_node)
+        found = await asyncio.gather(*(_facts(node, free) for node in alive))
+        return [facts.to_json() for facts in found]
+
+    async def offer(self, digest: str) -> str:
+        """Serve a model to the nodes; the address of the server."""
+        await asyncio.to_thread(self._bundles.offer, digest)
+        return self._url
+
+    async def deploy(self, spec: Mapping[str, Any]) -> None:
+        """Start or update a deployment. Raises ModelLoadFailed with what the replicas say."""
+        checked = ReplicaSpec.of(spec)
+        app = checked.deployment.model
+        before = (await self.specs()).get(app)
+        await asyncio.to_thread(self._put_spec, app, checked.to_json())
+        try:
+            await asyncio.to_thread(
+                serve.run, build(checked.to_json()), name=app, route_prefix=None
+            )
+        except RuntimeError as error:
+            if before is None:
+                await self.undeploy(app)
+            raise ModelLoadFailed(await self._why(app, error)) from None
+        await self.handle(app)
+
+    async def _why(self, app: str, error: RuntimeError) -> str:
+        text = str(error)
+        with contextlib.suppress(Exception):
+            status = (await asyncio.to_thread(serve.status)).applications[app]
+            text = status.deployments[DEPLOYMENT].message or status.message
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = [line for line in lines if line.startswith(("runner.errors.", "registry.errors."))]
+        return f"{app} was not deployed: {(own or lines or ['unknown'])[-1]}"[:1000]
+
+    async def undeploy(self, app: str) -> None:
+        """End a deployment; its answers in flight fail."""
+        await asyncio.to_thread(_internal_kv_del, app, namespace=_SPACE)
+        self._handles.pop(app, None)
+        await asyncio.to_thread(serve.delete, app)
+
+    async def specs(self) -> dict[str, Any]:
+        """All deployments."""
+        return await asyncio.to_thread(self._specs)
+
+    def _specs(self) -> dict[str, Any]:
+        found = {}
+        for key in _internal_kv_list("", namespace=_SPACE):
+            value = _internal_kv_get(key, namespace=_SPACE)
+            if value is not None:
+                found[key.decode()] = json.loads(value)
+        return found
+
+    def _put_spec(self, app: str, spec: dict[str, Any]) -> None:
+        _internal_kv_put(app, json.dumps(spec), overwrite=True, namespace=_SPACE)
+
+    async def describe(self, app: str) -> Any:
+        """What any replica says. Raises ModelLoadFailed when none starts in time."""
+        handle = await self.handle(app)
+        call = handle.options(method_name="describe").remote("")
+        try:
+            async with asyncio.timeout(DESCRIBE_S):
+                return await call
+        except TimeoutError:
+            raise ModelLoadFailed(f"no replica of {app} started in {DESCRIBE_S:g} s") from None
+
+    async def status(self) -> dict[str, Any]:
+        """Nodes, and for each deployment what Serve thinks of it and what its replicas say."""
+        told = await asyncio.to_thread(serve.status)
+        specs = await self.specs()
+        apps = {}
+        for app in specs:
+            known = told.applications.get(app)
+            apps[app] = {
+                "spec": specs[app],
+                "status": "MISSING" if known is None else str(known.status.value),
+                "message": "" if known is None else known.message,
+                "replicas": await self._replicas(app) if known is not None else [],
+            }
+        return {"nodes": await self.nodes(), "deployments": apps}
+
+    async def _replicas(self, app: str) -> list[Any]:
+        with contextlib.suppress(Exception):
+            handle = await self.handle(app)
+            calls = await asyncio.to_thread(handle.broadcast, "describe", "")
+            return list(await calls.results_async(timeout_s=STATUS_S))
+        return []
+
+
+async def _facts(node: Mapping[str, Any], free: Mapping[str, Any]) -> NodeFacts:
+    """What a node has. One that does not answer has nothing."""
+    ident = node["NodeID"]
+    strategy = NodeAffinitySchedulingStrategy(ident, soft=False)
+    asked = ray.remote(_probe).options(num_cpus=0, scheduling_strategy=strategy).remote()
+    told: dict[str, Any] = {"version": node.get("Labels", {}).get(VERSION_LABEL, "")}
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(30):
+            told |= await asked
+    left = free.get(ident, {})
+    return NodeFacts(
+        id=ident,
+        address=node["NodeManagerAddress"],
+        version=told.get("version", ""),
+        cpus=node["Resources"].get("CPU", 0.0),
+        gpus=node["Resources"].get("GPU", 0.0),
+        free_cpus=left.get("CPU", 0.0),
+        free_gpus=left.get("GPU", 0.0),
+        memory_bytes=told.get("memory_bytes", 0),
+        disk_bytes=told.get("disk_bytes", 0),
+        is_head="node:__internal_head__" in node["Resources"],
+    )
+
+
+def _probe() -> dict[str, Any]:
+    """On the node."""
+    folder = load().data_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "version": importlib.metadata.version("hearth"),
+        "memory_bytes": available_bytes(),
+        "disk_bytes": shutil.disk_usage(folder).free,
+    }

@@ -1,0 +1,29 @@
+"""The environment and the options of Ray's processes: where its secret is, what it leaves out.
+
+Knows no Ray.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Each of these would report to its makers, or listen where nobody asked it to.
+_OFF = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SERVE_ENABLE_HA_PROXY": "0",
+    "RAY_enable_open_telemetry": "0",
+    "RAY_COLOR_PREFIX": "0",
+}
+
+
+def ray_environment(token: Path) -> dict[str, str]:
+    """For a process that uses or is a part of Ray. token: the file with the cluster's."""
+    return {
+        **os.environ,
+        **_OFF,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        # The code of replicas is what is installed on the node, never what a driver sends along
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    }

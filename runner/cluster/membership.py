@@ -1,0 +1,28 @@
+"""The replicas of each deployment that are ready, as Serve tells this process.
+
+A module, not an object: Serve makes its routers itself, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Listener = Callable[[str, frozenset[str]], None]
+
+_ready: dict[str, frozenset[str]] = {}
+_listeners: list[Listener] = []
+
+
+def announce(app: str, replicas: frozenset[str]) -> None:
+    """These are the replicas from now on. Any thread may call it."""
+    _ready[app] = replicas
+    for listener in list(_listeners):
+        listener(app, replicas)
+
+
+def listen(listener: Listener) -> None:
+    """Call listener, on the thread of Serve's router, with what changes from now on, and with what
+    is known at once."""
+    _listeners.append(listener)
+    for app, replicas in dict(_ready).items():
+        listener(app, replicas)

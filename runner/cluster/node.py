@@ -1,0 +1,207 @@
+"""python -m runner.cluster.node start --head | start --address HOST:PORT | stop: this machine's
+node.
+
+`ray start --block` runs in the background with the cluster's token, bound to one address; its
+process id is kept, so that stop ends that node and no other one of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from runner.cluster.cluster_state import (
+    NodeState,
+    forget_node,
+    read_node,
+    write_node,
+)
+from runner.cluster.environment import ray_environment
+from runner.cluster.fit import VERSION_LABEL
+from runner.cluster.token import make_token, token_path
+from runner.settings import load
+
+ANSWER_S: Final = 5.0
+START_S: Final = 120.0
+STOP_S: Final = 30.0
+DEFAULT_PORT: Final = 6379
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="hearth cluster")
+    actions = parser.add_subparsers(dest="action", required=True)
+    start_options = actions.add_parser("start")
+    which = start_options.add_mutually_exclusive_group(required=True)
+    which.add_argument("--head", action="store_true")
+    which.add_argument("--address")
+    start_options.add_argument("--ip", default=None)
+    start_options.add_argument("--port", type=int, default=DEFAULT_PORT)
+    start_options.add_argument("--cpus", type=int, default=None)
+    start_options.add_argument("--gpus", type=int, default=None)
+    start_options.add_argument("--object-store-mb", type=int, default=128)
+    actions.add_parser("stop")
+    options = parser.parse_args()
+    try:
+        return _start(options) if options.action == "start" else _stop()
+    except NodeError as error:
+        print(f"hearth: {error}", file=sys.stderr)
+        return 1
+
+
+class NodeError(Exception):
+    """What keeps a node from starting or ending, for people."""
+
+
+def _start(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("ray") is None:
+        raise NodeError('Ray is not installed: pip install "hearth[cluster]" in hearth\'s own'
+                        " environment, or install.sh --with-cluster")  # fmt: skip
+    state = load().state_dir
+    if (node := read_node(state)) is not None and _is_running(node):
+        raise NodeError(f"this machine is in the cluster at {node.address} already")
+    if options.head:
+        token, ip = make_token(), options.ip or "127.0.0.1"
+        address = f"{ip}:{options.port or _free_port(ip)}"
+    else:
+        token, address = token_path(), options.address
+        _check_answers(address)
+        ip = options.ip or _own_address(address)
+        if not token.is_file():
+            raise NodeError(f"{token} is missing; copy that file from the head of the cluster")
+    environment = {**ray_environment(token), "HEARTH_HOME": os.environ.get("HEARTH_HOME", "")}
+    environment = {name: value for name, value in environment.items() if value}
+    process, log = _spawn(_arguments(options, address, ip), environment, state)
+    _await_node(process, log, address)
+    started = psutil.Process(process.pid).create_time()
+    port = _free_port(ip)
+    write_node(
+        state, NodeState(address, process.pid, started, str(token), port, bool(options.head))
+    )
+    print(f"{'the head' if options.head else 'a node'} of the cluster at {address} runs here")
+    return 0
+
+
+def _arguments(options: argparse.Namespace, address: str, ip: str) -> list[str]:
+    version = importlib.metadata.version("hearth")
+    arguments = [
+        *("start", "--block", f"--node-ip-address={ip}"),
+        *("--disable-usage-stats", "--include-dashboard=false"),
+        f"--object-store-memory={options.object_store_mb << 20}",
+        f"--labels={VERSION_LABEL}={version}",
+    ]
+    if options.head:
+        arguments += [
+            "--head",
+            f"--port={address.rpartition(':')[2]}",
+            "--ray-client-server-port=0",
+        ]
+    else:
+        arguments.append(f"--address={address}")
+    if options.cpus is not None:
+        arguments.append(f"--num-cpus={options.cpus}")
+    if options.gpus is not None:
+        arguments.append(f"--num-gpus={options.gpus}")
+    return arguments
+
+
+def _spawn(
+    arguments: list[str], environment: dict[str, str], state: Path
+) -> tuple[subprocess.Popen[bytes], Path]:
+    state.mkdir(parents=True, exist_ok=True)
+    path = state / "cluster-node.log"
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", *arguments]
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    return process, path
+
+
+def _await_node(process: subprocess.Popen[bytes], log: Path, address: str) -> None:
+    """Wait until Ray says that its node runs. Raises NodeError with the last of what it said."""
+    until_s = time.monotonic() + START_S
+    while time.monotonic() < until_s:
+        said = log.read_text(errors="replace")
+        if "Ray runtime started" in said:
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.terminate()
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = " / ".join(lines[-3:])
+    raise NodeError(f"no node could be started for {address}: {last or 'Ray says nothing'} ({log})")
+
+
+def _stop() -> int:
+    state = load().state_dir
+    node = read_node(state)
+    if node is None:
+        raise NodeError("this machine is in no cluster")
+    if _is_running(node):
+        process = psutil.Process(node.pid)
+        children = process.children(recursive=True)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+        _, left = psutil.wait_procs([process, *children], timeout=STOP_S)
+        for each in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+    forget_node(state)
+    print(f"this machine has left the cluster at {node.address}")
+    return 0
+
+
+def _is_running(node: NodeState) -> bool:
+    try:
+        return abs(psutil.Process(node.pid).create_time() - node.started_s) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _check_answers(address: str) -> None:
+    """Raises NodeError where nobody answers."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise NodeError(f"{address} is no address; write HOST:PORT, as the head says it")
+    try:
+        socket.create_connection((host, int(port)), ANSWER_S).close()
+    except OSError as error:
+        raise NodeError(
+            f"nobody answers at {address} ({error.strerror or error}): is the head running, and may"
+            " this machine reach that port?"
+        ) from None
+
+
+def _own_address(address: str) -> str:
+    """The address of this machine that the head sees."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), ANSWER_S) as connected:
+        return str(connected.getsockname()[0])
+
+
+def _free_port(ip: str) -> int:
+    with socket.socket() as sock:
+        sock.bind((ip, 0))
+        return int(sock.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Where the worker of a model runs: on this machine, unless a cluster has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from runner.models.lease import AskedModel
+from runner.models.memory_plan import MemoryPlan
+from runner.models.watchdog import Timeouts
+from runner.models.worker import Worker
+from runner.types import LoadPlan
+
+StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[Worker]]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A model that runs elsewhere. plan: how it is loaded there; it takes no memory here. start:
+    gives the worker that leads to it."""
+
+    plan: MemoryPlan
+    start: StartWorker
+
+
+class Placement(Protocol):
+    """Knows the models that run elsewhere. runner.cluster.cluster is one."""
+
+    async def place(self, asked: AskedModel) -> Placed | None:
+        """Where a model runs; None: on this machine. Raises InvalidRequest for what it is not
+        deployed for, CapacityError while it cannot be reached."""
+
+
+class Local(Placement):
+    """All models run on this machine."""
+
+    async def place(self, asked: AskedModel) -> Placed | None:
+        return None
