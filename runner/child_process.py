@@ -31,7 +31,7 @@ class ExitStatus:
 
 def child_options() -> dict[str, Any]:
     """What every child is started with: the few variables that it needs, no keys and no tokens; no
-    folder of anybody's; a process group of its own."""
+    folder of anybody's; a session of its own."""
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {"env": environment, "cwd": ROOT_FOLDER, **CHILD_OPTIONS}
 

@@ -29,8 +29,9 @@ if sys.platform == "win32":
         """Let the system end all that this process starts when it ends. Raises OSError."""
         join_job()
 else:
-    # A Ctrl-C in the terminal reaches no child: the daemon drains its streams.
-    CHILD_OPTIONS: dict[str, Any] = {"process_group": 0}
+    # A Ctrl-C in the terminal reaches no child: the daemon drains its streams. No process_group, which
+    # uvloop does not know: Ray runs the replicas of a cluster in it.
+    CHILD_OPTIONS: dict[str, Any] = {"start_new_session": True}
     DETACHED_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
     def become(words: Sequence[str]) -> NoReturn:

@@ -14,7 +14,7 @@ from pathlib import Path
 _COMMON = ("run", "list", "show", "pull", "push", "create", "check", "render", "parameters", "cp",
            "rm", "ps", "stop", "login", "logout", "key", "mcp", "import", "du", "gc", "cache",
            "fsck", "doctor", "open", "tray", "serve", "status", "logs", "shutdown", "service",
-           "bench", "eval", "env", "completion")  # fmt: skip
+           "cluster", "bench", "eval", "env", "completion")  # fmt: skip
 _FIRST_LINE = re.compile(r'"""hearth (?P<name>\w+)(, (?P<alias>\w+))?: (?P<help>.+?)\.(""")?\n')
 
 

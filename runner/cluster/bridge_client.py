@@ -18,7 +18,7 @@ from runner.child_process import StderrTail
 from runner.errors import CapacityError, HearthError, from_wire
 from runner.models.connection import FrameConnection
 
-START_S: Final = 90.0  # Ray takes 5 s on an idle machine
+START_S: Final = 180.0  # Ray takes some seconds on an idle machine, Serve as many the first time
 _END_S: Final = 5.0
 OnReplicas = Callable[[str, frozenset[str]], None]
 
@@ -59,7 +59,7 @@ class BridgeClient:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=environment,
-            process_group=0,
+            start_new_session=True,
         )
         self._stderr = StderrTail(self._process)
         assert self._process.stdout is not None

@@ -15,6 +15,7 @@ from typing import Any, Final
 import ray
 import uvicorn
 from ray import serve
+from ray._private.state import available_resources_per_node
 from ray.experimental.internal_kv import (
     _internal_kv_del,
     _internal_kv_get,
@@ -107,7 +108,7 @@ class ClusterCalls:
     async def nodes(self) -> list[dict[str, Any]]:
         """Facts of all nodes that answer."""
         alive = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
-        free = await asyncio.to_thread(ray.available_resources_per_node)
+        free = await asyncio.to_thread(available_resources_per_node)
         found = await asyncio.gather(*(_facts(node, free) for node in alive))
         return [facts.to_json() for facts in found]
 

@@ -10,7 +10,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Final
 
 from runner.errors import InvalidRequest
@@ -133,17 +132,3 @@ def replica_range(text: Any) -> tuple[int, int]:
         raise InvalidRequest(
             f"replicas is {text!r}; write a number, or two such as 2..8", param="replicas"
         ) from None
-
-
-def read_file(path: Path) -> list[Deployment]:
-    """The deployments of a cluster.yaml: a list under "models". Raises InvalidRequest."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}") from None
-    models = content.get("models") if isinstance(content, dict) else None
-    if not isinstance(models, list) or not all(isinstance(item, dict) for item in models):
-        raise InvalidRequest(f'{path} has no list "models" of deployments')
-    return [Deployment.of(item) for item in models]

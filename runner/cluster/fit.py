@@ -77,7 +77,7 @@ def check(
 
 def _places(wanted: Deployment, node: NodeFacts, need: Need) -> tuple[int, str | None]:
     """How many replicas a node can hold, and what keeps it from more."""
-    if not node.version:
+    if not node.version or not node.memory_bytes:
         return 0, "does not answer"
     by_cpu = int(node.free_cpus // wanted.cpus)
     by_gpu = int(node.free_gpus // wanted.gpus) if wanted.gpus else by_cpu

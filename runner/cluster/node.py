@@ -97,16 +97,14 @@ def _arguments(options: argparse.Namespace, address: str, ip: str) -> list[str]:
     version = importlib.metadata.version("hearth")
     arguments = [
         *("start", "--block", f"--node-ip-address={ip}"),
-        *("--disable-usage-stats", "--include-dashboard=false"),
+        "--disable-usage-stats",
         f"--object-store-memory={options.object_store_mb << 20}",
         f"--labels={VERSION_LABEL}={version}",
     ]
     if options.head:
-        arguments += [
-            "--head",
-            f"--port={address.rpartition(':')[2]}",
-            "--ray-client-server-port=0",
-        ]
+        port = address.rpartition(":")[2]
+        arguments += ["--head", "--include-dashboard=false", f"--port={port}"]
+        arguments += [f"--ray-client-server-port={_free_port(ip)}"]
     else:
         arguments.append(f"--address={address}")
     if options.cpus is not None:

@@ -162,6 +162,7 @@ def _serve(services: Services, sockets: list[socket.socket], tls: ssl.SSLContext
     config = uvicorn.Config(
         create_app(services, public=services.is_public),
         http=_protocol(table, tls),  # type: ignore[arg-type]
+        loop="asyncio",  # not uvloop, which Ray brings along: nothing here was tried with it
         backlog=ACCEPTS_AT_ONCE,  # asyncio accepts so many before it counts them
         access_log=False,
         log_config=None,

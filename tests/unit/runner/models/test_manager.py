@@ -40,6 +40,8 @@ GIB = 1 << 30
 
 
 class FakeWorker:
+    replicas = 1
+
     def __init__(self, name: str, plan: LoadPlan) -> None:
         self.name, self.plan = name, plan
         self.pid, self.crashed, self.closed = 2**22 + 1, False, False

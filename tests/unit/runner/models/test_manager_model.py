@@ -54,6 +54,8 @@ moments = st.sampled_from([0.0, 0.01, 0.1, 1.0, 20.0])
 class Worker:
     """A worker that is no process."""
 
+    replicas = 1
+
     def __init__(self, name: str, plan: LoadPlan, close_s: float) -> None:
         self.name, self.plan, self.pid = name, plan, 2**22 + 1
         self.crashed = self.ended = False
