@@ -10,7 +10,7 @@ import typer
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
 
-_NODES = ("NODE", "HEARTH", "CORES FREE", "GPUS FREE", "MEMORY FREE", "DISK FREE")
+_NODES = ("NODE", "HEARTH", "CORES FREE", "GPUS FREE")
 _MODELS = ("MODEL", "STATUS", "REPLICAS", "WANTED", "SEQUENCES")
 
 
@@ -99,7 +99,7 @@ def _run_node(*arguments: str) -> None:
 
 def _status(as_json: bool) -> None:
     from cli.connection import connect
-    from cli.render import print_json, print_table, size
+    from cli.render import print_json, print_table
 
     status = connect().cluster("")
     if as_json:
@@ -107,8 +107,7 @@ def _status(as_json: bool) -> None:
         return
     nodes = [
         (f"{each['address']}{' (head)' if each['is_head'] else ''}", each["version"] or "-",
-         f"{each['free_cpus']:g} of {each['cpus']:g}", f"{each['free_gpus']:g} of {each['gpus']:g}",
-         size(each["memory_bytes"]), size(each["disk_bytes"]))
+         f"{each['free_cpus']:g} of {each['cpus']:g}", f"{each['free_gpus']:g} of {each['gpus']:g}")
         for each in status["nodes"]
     ]  # fmt: skip
     print_table(_NODES, nodes)

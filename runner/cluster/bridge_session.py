@@ -2,7 +2,8 @@
 
 A long call brings all frames of the replica, short ones take the daemon's, one after the other and
 each with all that waits. Silence of the replica, be it dead, stopped or out of reach, ends the
-session after SILENCE_S, whatever Ray thinks of it.
+session, whatever Ray thinks of it: after SILENCE_S, in which time that this process did not get
+itself does not count.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import uuid
 from typing import Any, Final
 
@@ -18,7 +20,8 @@ from runner.worker.protocol import encode_frame
 
 log = logging.getLogger("hearth.cluster")
 
-SILENCE_S: Final = 1.5  # the replica beats every 0.25 s
+SILENCE_S: Final = float(os.environ.get("HEARTH_CLUSTER_SILENCE", "1.5"))  # it beats every 0.25 s
+TICK_S: Final = 0.1
 OPEN_S: Final = 20.0  # for its first word: Ray may have to connect
 PING_S: Final = 1.0
 _READ_BYTES: Final = 1 << 20
@@ -34,8 +37,7 @@ class BridgeSession:
         self._reader: asyncio.StreamReader = link[0]
         self._writer: asyncio.StreamWriter = link[1]
         self._name = uuid.uuid4().hex
-        self._loop = asyncio.get_running_loop()
-        self._until_s = self._loop.time() + OPEN_S
+        self._left_s = OPEN_S  # until the silence is too long
         self._opened = asyncio.Event()
 
     async def run(self) -> None:
@@ -59,7 +61,7 @@ class BridgeSession:
     async def _receive(self) -> None:
         calls = self._handle.options(method_name="session", stream=True)
         async for data in calls.remote(self._replica, self._name):
-            self._until_s = self._loop.time() + SILENCE_S
+            self._left_s = SILENCE_S
             self._opened.set()
             if data:
                 self._writer.write(data)
@@ -82,8 +84,9 @@ class BridgeSession:
             reading.cancel()
 
     async def _watch(self) -> None:
-        while (left_s := self._until_s - self._loop.time()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(left_s)
+        while self._left_s > 0:  # noqa: ASYNC110
+            await asyncio.sleep(TICK_S)
+            self._left_s -= TICK_S
         raise WorkerCrashed(f"the replica {self._replica} has been silent for {SILENCE_S:g} s")
 
     def _call(self, method: str, *values: Any) -> Any:

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import ray
@@ -39,6 +40,7 @@ log = logging.getLogger("hearth.cluster")
 
 DESCRIBE_S: Final = 300.0  # the first replica may have to fetch and load its model
 STATUS_S: Final = 5.0
+PROBE_S: Final = 60.0  # Ray may have to start a process
 _SPACE: Final = b"hearth"  # of Ray's store of keys, in which the specs are
 
 
@@ -106,11 +108,16 @@ class ClusterCalls:
         return await known[op](**values)
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """Facts of all nodes that answer."""
-        alive = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
+        """Facts of all nodes, measured there."""
+        alive = await self._alive()
+        told = await asyncio.gather(*(_measured(facts) for facts in alive))
+        return [facts.to_json() for facts in told]
+
+    async def _alive(self) -> list[NodeFacts]:
+        """The nodes that Ray knows, as it knows them."""
         free = await asyncio.to_thread(available_resources_per_node)
-        found = await asyncio.gather(*(_facts(node, free) for node in alive))
-        return [facts.to_json() for facts in found]
+        nodes = await asyncio.to_thread(ray.nodes)
+        return [_facts(node, free.get(node["NodeID"], {})) for node in nodes if node["Alive"]]
 
     async def offer(self, digest: str) -> str:
         """Serve a model to the nodes; the address of the server."""
@@ -186,7 +193,8 @@ class ClusterCalls:
                 "message": "" if known is None else known.message,
                 "replicas": await self._replicas(app) if known is not None else [],
             }
-        return {"nodes": await self.nodes(), "deployments": apps}
+        nodes = [facts.to_json() for facts in await self._alive()]
+        return {"nodes": nodes, "deployments": apps}
 
     async def _replicas(self, app: str) -> list[Any]:
         with contextlib.suppress(Exception):
@@ -196,28 +204,29 @@ class ClusterCalls:
         return []
 
 
-async def _facts(node: Mapping[str, Any], free: Mapping[str, Any]) -> NodeFacts:
-    """What a node has. One that does not answer has nothing."""
-    ident = node["NodeID"]
-    strategy = NodeAffinitySchedulingStrategy(ident, soft=False)
-    asked = ray.remote(_probe).options(num_cpus=0, scheduling_strategy=strategy).remote()
-    told: dict[str, Any] = {"version": node.get("Labels", {}).get(VERSION_LABEL, "")}
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(30):
-            told |= await asked
-    left = free.get(ident, {})
+def _facts(node: Mapping[str, Any], free: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(
-        id=ident,
+        id=node["NodeID"],
         address=node["NodeManagerAddress"],
-        version=told.get("version", ""),
+        version=node.get("Labels", {}).get(VERSION_LABEL, ""),
         cpus=node["Resources"].get("CPU", 0.0),
         gpus=node["Resources"].get("GPU", 0.0),
-        free_cpus=left.get("CPU", 0.0),
-        free_gpus=left.get("GPU", 0.0),
-        memory_bytes=told.get("memory_bytes", 0),
-        disk_bytes=told.get("disk_bytes", 0),
+        free_cpus=free.get("CPU", 0.0),
+        free_gpus=free.get("GPU", 0.0),
+        memory_bytes=0,
+        disk_bytes=0,
         is_head="node:__internal_head__" in node["Resources"],
     )
+
+
+async def _measured(facts: NodeFacts) -> NodeFacts:
+    """With the memory and the disk of the node, 0 of one that does not answer."""
+    strategy = NodeAffinitySchedulingStrategy(facts.id, soft=False)
+    asked = ray.remote(_probe).options(num_cpus=0, scheduling_strategy=strategy).remote()
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(PROBE_S):
+            return replace(facts, **await asked)
+    return facts
 
 
 def _probe() -> dict[str, Any]:
