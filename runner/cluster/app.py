@@ -46,7 +46,7 @@ def options_of(wanted: Deployment) -> dict[str, Any]:
         "max_ongoing_requests": MAX_CALLS,
         "ray_actor_options": {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus},
         "health_check_period_s": CHECK_S,
-        "health_check_timeout_s": 10.0,
+        "health_check_timeout_s": 30.0,
         "graceful_shutdown_wait_loop_s": 0.2,
         "graceful_shutdown_timeout_s": wanted.drain_s,
         "max_constructor_retry_count": 3,

@@ -84,7 +84,7 @@ class BridgeSession:
             reading.cancel()
 
     async def _watch(self) -> None:
-        while self._left_s > 0:  # noqa: ASYNC110
+        while self._left_s > 0:
             await asyncio.sleep(TICK_S)
             self._left_s -= TICK_S
         raise WorkerCrashed(f"the replica {self._replica} has been silent for {SILENCE_S:g} s")

@@ -57,7 +57,7 @@ class ReplicaSource(Protocol):
 
 
 class ClusterWorker(Worker):
-    """Ends by close, or by end."""
+    """Ends by close, or by end. router: chooses replicas; another one may be set before start."""
 
     pid = None
 
@@ -71,7 +71,7 @@ class ClusterWorker(Worker):
         self.grow_pool = None
         self._observer = Observer()
         self._plan, self._timeouts, self._app, self._source = plan, timeouts, app, source
-        self._router = Router()
+        self.router = Router()
         self._handles: dict[str, ReplicaHandle] = {}
         self._ready: frozenset[str] = frozenset()
         self._connecting: set[str] = set()
@@ -122,7 +122,7 @@ class ClusterWorker(Worker):
 
     @property
     def replicas(self) -> int:
-        return max(1, len(self._router.replicas))
+        return max(1, len(self.router.replicas))
 
     def on_failure(self, callback: Callable[[], None]) -> None:
         self.on_end(callback)
@@ -139,9 +139,9 @@ class ClusterWorker(Worker):
             self._connecting.add(replica)
             self._keep(self._connect(replica))
         for replica in ready & set(self._handles):
-            self._router.add(replica)
+            self.router.add(replica)
         for replica in before - ready:
-            self._router.remove(replica)
+            self.router.remove(replica)
             if (handle := self._handles.get(replica)) is not None:
                 log.info("%s: replica %s is being drained", self._name, replica)
                 self._keep(self._drain(replica, handle))
@@ -161,7 +161,7 @@ class ClusterWorker(Worker):
             return
         loads = {replica: handle.load for replica, handle in self._handles.items()}
         blocks = blocks_of(requests[0])
-        chosen = self._router.choose(blocks, loads, len(requests), tried)
+        chosen = self.router.choose(blocks, loads, len(requests), tried)
         if chosen is None:
             self._waiting.add(stream)
             stream.attach(cancel=lambda: self._waiting.discard(stream))
@@ -215,7 +215,7 @@ class ClusterWorker(Worker):
 
     async def stats(self) -> WorkerStats:
         """Those of all replicas together."""
-        handles = [self._handles[each] for each in self._router.replicas if each in self._handles]
+        handles = [self._handles[each] for each in self.router.replicas if each in self._handles]
         told = await asyncio.gather(*(each.stats() for each in handles), return_exceptions=True)
         return summed([each for each in told if isinstance(each, WorkerStats)])
 
@@ -272,7 +272,7 @@ class ClusterWorker(Worker):
                 while True:
                     if (error := self._fault()) is not None:
                         raise error
-                    able = [self._handles[each] for each in self._router.replicas - without]
+                    able = [self._handles[each] for each in self.router.replicas - without]
                     if able:
                         return min(able, key=lambda handle: handle.load)
                     self._changed.clear()
@@ -309,14 +309,14 @@ class ClusterWorker(Worker):
         handle.on_end(lambda: self._lost(replica, handle))
         self._handles[replica] = handle
         if replica in self._ready:
-            self._router.add(replica)
+            self.router.add(replica)
         self._changed.set()
 
     def _lost(self, replica: str, handle: ReplicaHandle) -> None:
         if self._handles.get(replica) is not handle:
             return
         del self._handles[replica]
-        self._router.remove(replica)
+        self.router.remove(replica)
         if replica in self._ready and not self._closing:
             self._connecting.add(replica)
             self._keep(self._reconnect(replica))

@@ -11,6 +11,7 @@ from typing import Any
 from ray.serve.request_router import RequestRouter
 
 from runner.cluster import membership
+from runner.errors import WorkerCrashed
 
 MAX_DRAINING = 64
 
@@ -46,4 +47,9 @@ class TargetRouter(RequestRouter):  # type: ignore[misc]
         if not wanted:
             return [[each for each in candidate_replicas if each.replica_id not in self._draining]]
         named = [each for each in candidate_replicas if each.replica_id.unique_id == wanted]
-        return [named]
+        if named:
+            return [named]
+        # Serve would try again for ever, in one of the few tasks that route all calls
+        if not pending_request.future.done():
+            pending_request.future.set_exception(WorkerCrashed(f"the replica {wanted} is gone"))
+        return [candidate_replicas]  # with none it would not see that the call has ended

@@ -1,4 +1,4 @@
-"""A cluster of several nodes on this machine, each with a home of its own, and a daemon at its head.
+"""A cluster of several nodes on this machine, each with its own home, and a daemon at its head.
 
 Processes are ended by their ids only. Nothing here imports Ray.
 """

@@ -1,0 +1,99 @@
+"""Deployments come, change and go, and what cannot be is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from tests.cluster.machines import Machines, Node, Stream, wait_for
+
+
+def test_more_cores_than_there_are_is_refused_with_the_numbers(machines: Machines) -> None:
+    body = {"model": "echo", "min_replicas": 2, "max_replicas": 2, "cpus": 64}
+    refused = machines.post("/api/cluster/deploy", body)
+    assert refused.status_code == 503
+    assert "2 replicas are wanted and 0 have a place" in refused.text
+    assert "a replica takes 64" in refused.text
+
+
+def test_a_model_that_is_not_installed_is_not_deployed(machines: Machines) -> None:
+    assert machines.post("/api/cluster/deploy", {"model": "nobody"}).status_code == 404
+
+
+def test_an_address_that_nobody_answers_is_refused(machines: Machines) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+    node = Node(machines.nodes[0].home.parent / "nobody")
+    ran = node.run("start", "--address", address)
+    assert ran.returncode == 1
+    assert f"nobody answers at {address}" in ran.stderr
+
+
+def test_a_machine_joins_one_cluster_only(machines: Machines) -> None:
+    ran = machines.nodes[0].run("start", "--head")
+    assert ran.returncode == 1
+    assert "is in the cluster at" in ran.stderr
+
+
+def test_a_context_beyond_the_deployment_is_refused(machines: Machines) -> None:
+    body = {"model": "ember", "prompt": "x", "options": {"num_ctx": 100_000}}
+    assert machines.post("/api/generate", body).status_code in (200, 400)
+
+
+def test_replicas_come_and_go_while_a_stream_goes_on(machines: Machines) -> None:
+    stream = Stream(machines, "ember", "a long story", 1500).start()
+    assert stream.first.wait(60)
+    fewer = {"model": "ember", "min_replicas": 1, "max_replicas": 1}
+    assert machines.post("/api/cluster/scale", fewer).status_code == 200
+    more = {"model": "ember", "min_replicas": 2, "max_replicas": 2}
+    assert machines.post("/api/cluster/scale", more).status_code == 200
+    stream.join()
+    assert (stream.done, stream.error) == (True, None)
+    machines.warm("ember", 2)
+
+
+def test_a_rolling_update_fails_no_request(machines: Machines) -> None:
+    machines.deploy("echo", 2)
+    failed: list[str] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            answer = machines.chat("echo", "still here")
+            if answer.status_code != 200:
+                failed.append(answer.text)
+
+    asking = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in asking:
+        thread.start()
+    before = {each["replica"] for each in machines.replicas("echo")}
+    machines.deploy("echo", 2, context_length=2048)
+    wait_for(
+        lambda: not before & {each["replica"] for each in machines.replicas("echo")},
+        "all replicas are new",
+    )
+    over.set()
+    for thread in asking:
+        thread.join()
+    assert failed == []
+
+
+def test_what_is_undeployed_runs_here_again(machines: Machines) -> None:
+    machines.deploy("echo", 1)
+    assert machines.post("/api/cluster/undeploy", {"model": "echo"}).status_code == 200
+    assert machines.chat("echo", "here").status_code == 200
+    with machines.client() as client:
+        assert "echo" not in client.get("/api/cluster").json()["deployments"]
+    refused = machines.post("/api/cluster/undeploy", {"model": "echo"})
+    assert refused.status_code == 409
+    assert "echo is not deployed" in refused.text
+
+
+def test_the_last_replica_goes_and_comes_back_when_somebody_asks(machines: Machines) -> None:
+    body = {"model": "echo", "min_replicas": 0, "max_replicas": 1, "keep_alive_s": 1.0}
+    assert machines.post("/api/cluster/deploy", body).status_code == 200
+    first = {"model": "echo", "prompt": "wake up", "stream": False, "keep_alive": 0}
+    assert machines.post("/api/generate", first).status_code == 200
+    wait_for(lambda: not machines.replicas("echo"), "no replica is left", 240)
+    assert machines.post("/api/generate", first).json()["response"] == "wake up"
