@@ -251,6 +251,15 @@ schema-suite: dev
 conformance: dev .venv-sdk-suites/installed.txt
 	$(PYTHON_BIN)/python -m tests.conformance $(SUITE_ARGS)
 
+# Replicas of models on several nodes of this machine, by Ray: 330 MB, 10 minutes.
+.PHONY: cluster
+cluster: dev .venv/cluster-install.txt
+	$(PYTHON_BIN)/pytest -m slow tests/cluster -p no:randomly --timeout 900 $(PYTEST_ARGS)
+
+.venv/cluster-install.txt: constraints.txt
+	$(PYTHON_BIN)/pip install --quiet --constraint constraints.txt "ray[serve]==2.60.*"
+	@touch $@
+
 # The page, and hostile pages, in Chromium and Firefox as Debian has them, by Playwright: 130 MB. A
 # browser that is missing is said, and its tests are skipped.
 BROWSER := .venv-browser/installed.txt tests/browser/node_modules/.package-lock.json

@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generator import api, cli, conformance, diagram, man, metrics, parameters, plots, settings
+from docs.generator import (
+    api,
+    cli,
+    conformance,
+    diagram,
+    man,
+    metrics,
+    parameters,
+    plots,
+    routing,
+    settings,
+)
 from docs.generator.measurements import load, readme_table, tables
 from runner.chat.families import PARSERS
 
@@ -34,7 +45,11 @@ def whole_files() -> dict[Path, str]:
         files[DOCS / "reference" / "api" / name] = _NOTE + text
     for name, text in man.pages().items():
         files[DOCS / "man" / name] = text
-    for name, picture in {**plots.pictures(load()), **diagram.pictures()}.items():
+    for name, picture in {
+        **plots.pictures(load()),
+        **diagram.pictures(),
+        **routing.pictures(),
+    }.items():
         files[DOCS / "images" / name] = picture
     files[ROOT / "modelfile" / "parsers.txt"] = "".join(f"{name}\n" for name in sorted(PARSERS))
     return files
@@ -46,6 +61,7 @@ def pages_with_parts() -> dict[Path, str]:
     return {
         ROOT / "README.md": replace(ROOT / "README.md", {"measurements": readme_table(results)}),
         DOCS / "performance.md": replace(DOCS / "performance.md", tables(results)),
+        DOCS / "cluster.md": replace(DOCS / "cluster.md", {"routing": routing.table()}),
         DOCS / "conformance.md": replace(DOCS / "conformance.md", conformance.tables()),
     }
 
