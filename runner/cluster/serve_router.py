@@ -6,14 +6,16 @@ that is being drained gets the calls of its open sessions, but is not told of an
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 from ray.serve.request_router import RequestRouter
 
 from runner.cluster import membership
 from runner.errors import WorkerCrashed
 
-MAX_DRAINING = 64
+MAX_DRAINING: Final = 64
+WAIT_S: Final = 0.1
 
 
 class TargetRouter(RequestRouter):  # type: ignore[misc]
@@ -45,7 +47,10 @@ class TargetRouter(RequestRouter):  # type: ignore[misc]
         """Called by Serve."""
         wanted = pending_request.args[0] if pending_request and pending_request.args else ""
         if not wanted:
-            return [[each for each in candidate_replicas if each.replica_id not in self._draining]]
+            ready = [each for each in candidate_replicas if each.replica_id not in self._draining]
+            if not ready:
+                await asyncio.sleep(WAIT_S)  # Serve asks again at once
+            return [ready]
         named = [each for each in candidate_replicas if each.replica_id.unique_id == wanted]
         if named:
             return [named]

@@ -282,8 +282,7 @@ class Manager:
 
     async def _load(self, asked: AskedModel) -> Resident:
         backoff_s = self.crashes.backoff_s(asked, self._now())
-        placed = await self.placement.place(asked)
-        if placed is None:
+        if (placed := await self.placement.place(asked)) is None:
             await self._memory.probe()
             self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for nothing
         outgrown = self._loads.get(asked.key)
@@ -294,8 +293,7 @@ class Manager:
             raise self._stopping
         start = self._start_worker if placed is None else placed.start
         work = partial(self._start, start, backoff_s)
-        load = Load(asked.key, plan, work, remote=placed is not None)
-        self._loads[asked.key] = load
+        self._loads[asked.key] = load = Load(asked.key, plan, work, placed is not None)
         load.loading.add_done_callback(_retrieve)
         self._watch_pressure()
         return self._reside(asked, load)
@@ -408,9 +406,9 @@ class Manager:
         """Wait for a change, or one of these times. From claim_s on the model that fewest use takes
         no new requests: those wait for their turn to load."""
         late = self._now() >= claim_s
-        loads = [load for load in self._loads.values() if not load.remote]
-        if late and self._claimed not in loads:
-            self._claimed = min(loads, key=lambda load: load.users, default=None)
+        if late and self._claimed not in self._loads.values():
+            local = (load for load in self._loads.values() if not load.remote)
+            self._claimed = min(local, key=lambda load: load.users, default=None)
         self._none_starved.clear()
         until_s = deadline_s if late else min(claim_s, deadline_s)
         with contextlib.suppress(TimeoutError):
@@ -418,8 +416,7 @@ class Manager:
                 await self._changed.wait()
 
     def _oldest_idle(self) -> Load | None:
-        loads = self._loads.values()
-        idle = [item for item in loads if item.users == 0 and item.loaded and not item.remote]
+        idle = [item for item in self._loads.values() if item.is_evictable]
         return min(idle, key=lambda item: item.used_at_s, default=None)
 
     async def _evict_idle(self) -> bool:

@@ -72,6 +72,11 @@ class Load:
         """The leases of its models."""
         return sum(item.users for item in self.residents)
 
+    @property
+    def is_evictable(self) -> bool:
+        """Whether nobody uses it, and its end frees memory here."""
+        return self.users == 0 and self.loaded and not self.remote
+
     def waiting(self, parallel: int) -> int:
         """The leases beyond those that are served side by side, parallel by each replica."""
         return max(0, self.users - parallel * self.worker.replicas) if self.loaded else 0

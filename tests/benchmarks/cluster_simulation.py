@@ -105,7 +105,8 @@ POLICIES: dict[str, Callable[[int], Choose]] = {
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Of one run: seconds to the first token, share of prompt tokens that were cached, the busiest
-    replica's requests by the mean, requests a second, microseconds of processor time of a choice."""
+    replica's requests by the mean, requests a second, microseconds of processor time of a choice.
+    """
 
     policy: str
     replicas: int
