@@ -97,15 +97,15 @@ async def _feed(reader: asyncio.StreamReader, session: Session) -> None:
 @pytest.fixture
 async def bridge(tmp_path: Path) -> AsyncIterator[Bridge]:
     path = tmp_path / "echo.gguf"
-    path.write_bytes(echo_gguf())
-    made = Bridge(LoadPlan(str(path), "echo", 4096, 16384, 16))
+    path.write_bytes(echo_gguf(65536))
+    made = Bridge(LoadPlan(str(path), "echo", 65536, 262_144, 16))
     await made.open(2)
     yield made
     await made.close()
 
 
-def ask(ident: str, text: str, **more: object) -> GenerateRequest:
-    return GenerateRequest(id=ident, model="echo", text=text, **more)  # type: ignore[arg-type]
+def ask(ident: str, text: str) -> GenerateRequest:
+    return GenerateRequest(id=ident, model="echo", text=text, max_tokens=10_000)
 
 
 async def read(stream: DeltaStream) -> str:
