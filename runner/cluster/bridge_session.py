@@ -20,7 +20,7 @@ from runner.worker.protocol import encode_frame
 
 log = logging.getLogger("hearth.cluster")
 
-SILENCE_S: Final = float(os.environ.get("HEARTH_CLUSTER_SILENCE", "1.5"))  # it beats every 0.25 s
+SILENCE_S: Final = float(os.environ.get("HEARTH_CLUSTER_SILENCE", "1.25"))  # it beats every 0.25 s
 TICK_S: Final = 0.1
 OPEN_S: Final = 20.0  # for its first word: Ray may have to connect
 PING_S: Final = 1.0

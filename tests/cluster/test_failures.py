@@ -33,11 +33,12 @@ def two_streams(machines: Machines) -> tuple[dict[str, Any], list[Stream], list[
 
 
 def ended(streams: list[Stream], at_s: float, lost: int) -> None:
-    """So many streams ended with an error in time, the others are whole."""
+    """At most so many streams ended with an error, in time, and the others are whole: of the lost
+    replica one may just have been complete."""
     for stream in streams:
         stream.join()
     failed = [stream for stream in streams if stream.error is not None]
-    assert len(failed) == lost, [(each.error, each.done) for each in streams]
+    assert 1 <= len(failed) <= lost, [(each.error, each.done) for each in streams]
     for stream in failed:
         assert stream.ended_s is not None
         assert stream.error is not None
