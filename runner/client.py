@@ -26,6 +26,7 @@ from runner.http_transport import (
     TransportError,
     translated,
 )
+from runner.ndjson import lines_of
 
 if TYPE_CHECKING:
     from runner.replies import (
@@ -359,7 +360,7 @@ class Client:
             raise ConnectionLost("the answer ended before it was complete; try again")
 
     def _stream(self, path: str, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
-        for line in _lines(self.post(path, {**body, "stream": True})):
+        for line in lines_of(self.post(path, {**body, "stream": True})):
             yield _line(line)
 
     @contextmanager
@@ -480,16 +481,6 @@ def _error(body: Mapping[str, Any], status: int | None) -> ClientError:
         code=str(code) if code else None,
         details={k: v for k, v in fields.items() if k not in ("error", "message", "code")},
     )
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines ended by a line feed only: others also end at U+2028, which JSON may hold."""
-    pending = b""
-    for chunk in chunks:
-        *lines, pending = (pending + chunk).split(b"\n")
-        yield from (line for line in lines if line.strip())
-    if pending.strip():
-        yield pending
 
 
 def _line(text: bytes) -> JsonObject:

@@ -29,8 +29,8 @@ if sys.platform == "win32":
         """Let the system end all that this process starts when it ends. Raises OSError."""
         join_job()
 else:
-    # A Ctrl-C in the terminal reaches no child: the daemon drains its streams. No process_group, which
-    # uvloop does not know: Ray runs the replicas of a cluster in it.
+    # A Ctrl-C in the terminal reaches no child: the daemon drains its streams. No process_group,
+    # which uvloop does not know: Ray runs the replicas of a cluster in it.
     CHILD_OPTIONS: dict[str, Any] = {"start_new_session": True}
     DETACHED_OPTIONS: dict[str, Any] = {"start_new_session": True}
 

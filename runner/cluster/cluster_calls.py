@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -72,7 +73,10 @@ class ClusterCalls:
             self._bundles.app(), host=host, port=port, log_config=None, lifespan="off"
         )
         server = uvicorn.Server(config)
-        sock = config.bind_socket()
+        try:
+            sock = socket.create_server((host, port))
+        except OSError:  # another daemon of this machine has it
+            sock = socket.create_server((host, 0))
         self._url = f"http://{host}:{sock.getsockname()[1]}"
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._serving = asyncio.create_task(server._serve([sock]))
