@@ -66,8 +66,9 @@ class NodeError(Exception):
 
 def _start(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("ray") is None:
-        raise NodeError('Ray is not installed: pip install "hearth[cluster]" in hearth\'s own'
-                        " environment, or install.sh --with-cluster")  # fmt: skip
+        raise NodeError(
+            'Ray is not installed: run pip install "hearth[cluster]" in hearth\'s own environment'
+        )
     state = load().state_dir
     if (node := read_node(state)) is not None and _is_running(node):
         raise NodeError(f"this machine is in the cluster at {node.address} already")
