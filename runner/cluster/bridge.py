@@ -89,17 +89,24 @@ class Bridge:
             send({"op": "error", "id": ident, "error": said.to_wire()})
 
 
-async def serve_daemon(path: Path) -> None:
-    """Serve until stdin ends."""
-    calls = await asyncio.to_thread(ClusterCalls.connect)
-    await calls.open_server()
-    server = await asyncio.start_unix_server(Bridge(calls).connected, path, limit=1 << 20)
-    print("ready", flush=True)
-    async with server:
-        gone = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(gone), sys.stdin)
-        await gone.read()
+if sys.platform == "win32":
+
+    async def serve_daemon(path: Path) -> None:  # noqa: ARG001
+        """Raises OSError."""
+        raise OSError("a cluster needs Unix sockets, which Windows has not here")
+else:
+
+    async def serve_daemon(path: Path) -> None:
+        """Serve until stdin ends."""
+        calls = await asyncio.to_thread(ClusterCalls.connect)
+        await calls.open_server()
+        server = await asyncio.start_unix_server(Bridge(calls).connected, path, limit=1 << 20)
+        print("ready", flush=True)
+        async with server:
+            gone = asyncio.StreamReader()
+            loop = asyncio.get_running_loop()
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(gone), sys.stdin)
+            await gone.read()
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from pathlib import Path
 
 from runner.child_process import ExitStatus
@@ -59,7 +60,7 @@ class ReplicaHandle(WorkerHandle):
         self._app = app
 
     async def _launch(self) -> tuple[WorkerPeer, socket.socket]:
-        sock = socket.socket(socket.AF_UNIX)
+        sock = _unix_socket()
         sock.setblocking(False)
         try:
             await self._loop.sock_connect(sock, str(self._bridge))
@@ -74,3 +75,13 @@ class ReplicaHandle(WorkerHandle):
         if isinstance(self._process, RemotePeer):
             self._process.gone.set()
         super()._on_lost(fault)
+
+
+if sys.platform == "win32":
+
+    def _unix_socket() -> socket.socket:
+        raise OSError("a cluster needs Unix sockets, which Windows has not here")
+else:
+
+    def _unix_socket() -> socket.socket:
+        return socket.socket(socket.AF_UNIX)
