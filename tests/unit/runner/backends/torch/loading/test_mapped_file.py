@@ -56,7 +56,7 @@ def test_pages_are_asked_for_where_the_system_cannot_tell_that_they_are_there(
     advised = []
     monkeypatch.setattr(mapped_file, "_mincore", lambda: None)
     monkeypatch.setattr(
-        mapped_file, "_advise", lambda _map, advice, pages: advised.append((advice, pages))
+        mapped_file, "advise", lambda _map, advice, *pages: advised.append((advice, pages))
     )
     MappedFiles().read(file, 5000, 10)
     assert advised == [(mapped_file._MADV_POPULATE_READ, (4096, 914))]
@@ -67,7 +67,7 @@ def test_dropping_pages_leaves_those_that_are_kept_in_the_same_huge_page(
 ) -> None:
     advised = []
     monkeypatch.setattr(mapped_file, "_resident", lambda _content: True)
-    monkeypatch.setattr(mapped_file, "_advise", lambda _map, _advice, pages: advised.append(pages))
+    monkeypatch.setattr(mapped_file, "advise", lambda _map, _advice, *pages: advised.append(pages))
     files = MappedFiles()
     files.read(file, 0, 100)
     files.read(file, 200_000, 100, keep=True)
