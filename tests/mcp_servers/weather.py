@@ -10,7 +10,7 @@ server = MCPServer("weather")
 @server.tool()
 def get_weather(city: str) -> str:
     """Get the weather of a city."""
-    return "8" if city == "Oslo" else "21"
+    return "8 degrees, rain" if city == "Oslo" else "21 degrees, sunny"
 
 
 if __name__ == "__main__":
