@@ -134,6 +134,8 @@ def tools(scene: Scene) -> None:
 
 def models(scene: Scene) -> None:
     """Models, their memory, and a pull on its way."""
+    unload = {"model": "proofreader", "keep_alive": 0}  # it was loaded to be compared
+    httpx.post(f"{scene.daemon.url}/api/generate", json=unload).raise_for_status()
     scene.show("models")
     scene.at("model-plan").filter(has_text="needs").first.wait_for()
 
