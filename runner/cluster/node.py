@@ -30,6 +30,7 @@ from runner.cluster.cluster_state import (
 from runner.cluster.environment import ray_environment
 from runner.cluster.fit import VERSION_LABEL
 from runner.cluster.token import make_token, token_path
+from runner.programs import DETACHED_OPTIONS
 from runner.settings import load
 
 ANSWER_S: Final = 5.0
@@ -128,7 +129,7 @@ def _spawn(
             stdout=log,
             stderr=log,
             env=environment,
-            start_new_session=True,
+            **DETACHED_OPTIONS,
         )
     return process, path
 
