@@ -200,6 +200,28 @@ def test_what_has_begun_is_shown_as_what_it_will_be(chat: Open) -> None:
     one.at("stop").click()
 
 
+def test_a_table_is_shown_by_whole_rows(chat: Open) -> None:
+    one = chat("slow")
+    one.send(f"| fuel | hours |\n| --- | ---: |\n| oak | 12 |\n| pine | {ENDLESS} |")
+    answer = one.at("answer")
+    expect(answer.locator("tbody tr")).to_have_count(1)
+    expect(answer.locator("th").nth(1)).to_have_css("text-align", "right")
+    expect(answer).to_have_attribute("data-state", "streaming")
+    assert "|" not in answer.inner_text()
+    one.at("stop").click()
+    expect(answer.locator("tbody tr")).to_have_count(2)
+
+
+def test_an_answer_of_many_blocks_is_whole_while_it_comes_and_after(chat: Open) -> None:
+    one = chat()
+    said = [f"paragraph {number}" for number in range(100)]
+    answer = one.answer("\n\n".join(said))
+    assert answer.locator("p").all_inner_texts() == said
+    one.page.reload()
+    expect(one.at("answer").locator("p")).to_have_count(len(said))
+    assert one.at("answer").locator("p").all_inner_texts() == said
+
+
 def test_an_answer_is_made_again_and_both_are_kept(chat: Open) -> None:
     one = chat()
     one.answer("first words")
@@ -505,14 +527,15 @@ def test_a_lost_connection_is_told_and_the_stream_goes_on(
         line = Line(daemon.port)
         stack.callback(line.close)
         one = Chat(open_page(f"http://127.0.0.1:{line.port}/"), "slow")
-        one.send(LONG)
+        said = f"{LONG} {LONG}"
+        one.send(said)
         expect(one.at("answer")).to_contain_text("word3")
         line.cut()
         expect(one.at("reconnecting")).to_contain_text("The connection was lost")
         line.whole = True
         answer = one.at("answer")
         expect(answer).to_have_attribute("data-state", "done")
-        expect(answer.locator(".markdown")).to_have_text(LONG)
+        expect(answer.locator(".markdown")).to_have_text(said)
         assert one.asked == 1
 
 

@@ -190,7 +190,7 @@ def test_conversations_of_a_file(open_page: OpenPage, daemon: RunningDaemon) -> 
     for number, title in enumerate(first_lines):
         chat.at("conversation").nth(number).evaluate("link => link.click()")
         expect(chat.page.get_by_role("heading", level=1)).to_have_text(
-            chat.at("conversation").nth(number).inner_text()
+            chat.at("conversation").nth(number).text_content() or ""
         )
         for fold in chat.page.locator("details").all():
             fold.evaluate("each => each.open = true")
@@ -221,7 +221,7 @@ def test_conversations_of_a_file_of_markdown(open_page: OpenPage, daemon: Runnin
     for number in range(len(files)):
         chat.at("conversation").nth(number).evaluate("link => link.click()")
         expect(chat.page.get_by_role("heading", level=1)).to_have_text(
-            chat.at("conversation").nth(number).inner_text()
+            chat.at("conversation").nth(number).text_content() or ""
         )
         assert elements(chat.page) == []
 

@@ -1,4 +1,5 @@
 // One model's answer: its reasoning, its text, the tools that it called, what it took.
+import { useMemo } from "preact/hooks";
 import { Button, IconButton } from "../../components/button.tsx";
 import { Icon } from "../../components/icon.tsx";
 import { texts } from "../../texts.en.ts";
@@ -6,7 +7,7 @@ import { decide, goOn } from "./answering.ts";
 import { Code, CopyButton } from "./markdown/code.tsx";
 import { Markdown } from "./markdown/markdown.tsx";
 import { type Answer, type AssistantTurn, type Call, isRunning, type Round, textOf } from "./model.ts";
-import { count, figure, keepOnly, versionOf, type Thread } from "./threads.ts";
+import { count, counts, figure, keepOnly, versionOf, type Thread } from "./threads.ts";
 
 const t = texts.chat;
 
@@ -100,7 +101,7 @@ function pretty(given: string): string {
 
 /** What is going on, above the answer: below it would move with each line. */
 function Progress({ answer }: { answer: Answer }) {
-  const { state, tokens } = answer;
+  const { state } = answer;
   if (state === "reconnecting") {
     return (
       <span class="pulse" role="status" data-testid="reconnecting">
@@ -109,7 +110,12 @@ function Progress({ answer }: { answer: Answer }) {
     );
   }
   if (state === "waiting") return <span class="pulse">{t.waiting}</span>;
-  return state === "streaming" ? <span data-testid="live-tokens">{t.tokensSoFar(count(tokens))}</span> : null;
+  return state === "streaming" ? <LiveTokens answer={answer} /> : null;
+}
+
+function LiveTokens({ answer }: { answer: Answer }) {
+  const shown = useMemo(() => t.tokensSoFar(count(answer.tokens)), [counts.value]);
+  return <span data-testid="live-tokens">{shown}</span>;
 }
 
 /** How an answer ended, and what it took. */

@@ -9,7 +9,7 @@ import { answer, stop } from "./answering.ts";
 import { type AssistantTurn, isRunning, newId, type UserTurn } from "./model.ts";
 import { loaded, shownModel } from "./models.ts";
 import { messagesOf } from "./request.ts";
-import { append, count, create, current, pathOf, settingsNow, structure, versionOf } from "./threads.ts";
+import { append, count, counts, create, current, pathOf, settingsNow, structure, versionOf } from "./threads.ts";
 import { editing } from "./turns.tsx";
 
 const IMAGE_TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
@@ -163,7 +163,7 @@ function Gauge({ draft }: { draft: string }) {
   const { model } = settings;
   const path = current.value ? pathOf(current.value) : [];
   const last = path.findLast((turn) => turn.role === "assistant");
-  if (last) versionOf(last.id).value;
+  counts.value;
   const answers = last?.role === "assistant" ? last.answers : [];
   const spent = Math.max(0, ...answers.map((each) => (each.promptTokens ?? 0) + each.tokens));
   const known = shownModel(model);

@@ -34,6 +34,9 @@ export function versionOf(turn: string): Signal<number> {
   return found;
 }
 
+/** Moves on when counts of tokens are to be shown again. */
+export const counts = signal(0);
+
 export function touch(turn: Turn): void {
   versionOf(turn.id).value += 1;
 }

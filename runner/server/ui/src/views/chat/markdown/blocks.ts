@@ -31,12 +31,23 @@ const mathematical = new Marked({
 const FENCE = /^ {0,3}(```|~~~)/gm;
 const LINK_BEGUN = /(^|\s)!?\[([^\][\n]{2,})(?:\](?:\([^()\s]*)?)?$/;
 const MARK_BEGUN = /(^|\s)(\*{1,3}|_{1,3}|`)$/;
+const TABLE_AT_END = /(?:^|\n)((?: {0,3}\|[^\n]*\n)*)(?: {0,3}\|[^\n]*)?$/;
+
+/** What ends in a table without the row that is not complete, and without its head until the row that
+ * makes it one: columns are set when their alignment is known. */
+function withoutOpenRow(text: string): string {
+  const found = TABLE_AT_END.exec(text)!;
+  const rows = found[1]!;
+  const isTable = rows.indexOf("\n") < rows.lastIndexOf("\n");
+  return text.slice(0, found.index) + (isTable ? found[0].slice(0, found[0].indexOf(rows) + rows.length) : "");
+}
 
 /** A growing text with what has begun in its last paragraph closed: nothing moves when its end comes. */
 export function closed(text: string): string {
   if ((text.match(FENCE)?.length ?? 0) % 2) return text;
   const start = text.lastIndexOf("\n\n") + 1;
-  let last = text.slice(start).replace(LINK_BEGUN, "$1$2").replace(MARK_BEGUN, "$1");
+  const end = text.slice(start);
+  let last = (/(^|\n) {0,3}\|/.test(end) ? withoutOpenRow(end) : end).replace(LINK_BEGUN, "$1$2").replace(MARK_BEGUN, "$1");
   const plain = last.replace(/`[^`]*`/g, "");
   if (plain.includes("`")) return `${text.slice(0, start)}${last}\``;
   const bold = plain.match(/\*\*/g)?.length ?? 0;
@@ -45,29 +56,35 @@ export function closed(text: string): string {
   return text.slice(0, start) + last;
 }
 
-/** The blocks of a growing text. */
-export class Blocks {
-  /** Those that nothing can change any more. */
-  readonly settled: Token[] = [];
-  private read = 0;
-  private text = "";
+/** What was read of a growing text: the blocks that nothing can change any more and were not given
+ * before, and those after them. restarted: what was given before is no longer part of the text. */
+export interface Read {
+  restarted: boolean;
+  settled: Token[];
+  rest: Token[];
+}
 
-  /** The blocks after those that are settled. text: all of it, longer than the last time; live: it
-   * still grows. */
-  rest(text: string, live = false): Token[] {
-    if (!text.startsWith(this.text.slice(0, this.read)) || text.length < this.read) {
-      this.settled.length = 0;
-      this.read = 0;
-    }
+export const MATHEMATICAL = /\$|\\[([]/;
+
+/** Reads a growing text. */
+export class Blocks {
+  private text = "";
+  /** A string of its own: parts of a string keep the whole of it in memory, and each block would keep
+   * all of the text as it was. */
+  private unread = "";
+
+  /** text: all of it, longer than the last time; live: it still grows. */
+  next(text: string, live = false): Read {
+    const restarted = !text.startsWith(this.text);
+    this.unread = restarted ? text : this.unread + text.slice(this.text.length);
     this.text = text;
-    const unread = text.slice(this.read);
-    const tokens: Token[] = (/\$|\\[([]/.test(unread) ? mathematical : plain).lexer(live ? closed(unread) : unread);
+    const { unread } = this;
+    const tokens: Token[] = (MATHEMATICAL.test(unread) ? mathematical : plain).lexer(live ? closed(unread) : unread);
     const last = tokens.findLastIndex((token) => token.type !== "space");
-    const head = tokens.slice(0, Math.max(0, last));
-    const raw = head.map((token) => token.raw).join("");
-    if (!head.length || !text.startsWith(raw, this.read)) return tokens;
-    this.settled.push(...head);
-    this.read += raw.length;
-    return tokens.slice(last);
+    const settled = tokens.slice(0, Math.max(0, last));
+    const raw = settled.map((token) => token.raw).join("");
+    if (!settled.length || !unread.startsWith(raw)) return { restarted, settled: [], rest: tokens };
+    this.unread = unread.slice(raw.length);
+    return { restarted, settled, rest: tokens.slice(last) };
   }
 }

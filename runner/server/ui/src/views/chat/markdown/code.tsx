@@ -23,7 +23,8 @@ export function Code({ code, language = "", open = false }: { code: string; lang
       () => {},
     );
   }, [wanted]);
-  const shown = useMemo(() => (wanted && highlighted ? highlighted(code, language.toLowerCase()) : code), [code, language, wanted, ready]);
+  const coloured = wanted && highlighted;
+  const shown = useMemo(() => (coloured ? coloured(code, language.toLowerCase()) : code), [code, language, coloured, ready]);
   return (
     <div class="code" data-testid="code">
       <div class="code-head">
@@ -31,7 +32,7 @@ export function Code({ code, language = "", open = false }: { code: string; lang
         <CopyButton text={code} />
       </div>
       <pre tabindex={0} aria-label={language || texts.chat.code}>
-        <code>{shown}</code>
+        <code key={coloured ? 1 : 0}>{shown}</code>
       </pre>
     </div>
   );

@@ -3,7 +3,7 @@
 import type { Token, Tokens } from "marked";
 import { Fragment, h, type VNode, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Blocks } from "./blocks.ts";
+import { Blocks, MATHEMATICAL } from "./blocks.ts";
 import { Code } from "./code.tsx";
 
 type SetFormula = (tex: string, display: boolean) => ComponentChildren;
@@ -17,23 +17,38 @@ interface Level {
 
 const FIRST_LEVEL = 3; // the page has its own h1, and an h2 for each answer
 
+/** Blocks of an answer that lie in one element: what is laid out again at each step are the last
+ * element and the list of elements, and not the list of all blocks. */
+const PART = 32;
+
 /** live: the text still grows. */
 export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
-  const state = useRef<{ blocks: Blocks; done: VNode[]; level: Level } | null>(null);
-  state.current ??= { blocks: new Blocks(), done: [], level: { last: FIRST_LEVEL - 1 } };
-  const { blocks, done, level } = state.current;
-  const rest = blocks.rest(text, live);
-  if (blocks.settled.length < done.length) done.length = 0;
+  const state = useRef<{ blocks: Blocks; parts: VNode[]; done: VNode[]; level: Level } | null>(null);
+  state.current ??= { blocks: new Blocks(), parts: [], done: [], level: { last: FIRST_LEVEL - 1 } };
+  const { blocks, parts, done, level } = state.current;
+  // Before the first formula is complete: what follows it would move when it is set.
+  if (!loading && MATHEMATICAL.test(text)) loadFormulas().catch(() => {});
+  const { restarted, settled, rest } = blocks.next(text, live);
+  if (restarted) parts.length = done.length = 0;
   // The same element again is what Preact does not look into.
-  for (let at = done.length; at < blocks.settled.length; at++) done.push(<Fragment key={at}>{block(blocks.settled[at]!, false, level)}</Fragment>);
+  for (const token of settled) {
+    done.push(<Fragment key={done.length}>{block(token, false, level)}</Fragment>);
+    if (done.length === PART) parts.push(part(parts.length, done.splice(0)));
+  }
   const ahead = { ...level };
-  const from = done.length;
+  const open = rest.map((token, at) => <Fragment key={done.length + at}>{block(token, live && at === rest.length - 1, ahead)}</Fragment>);
   return (
     <div class="markdown">
-      {done}
-      {rest.map((token, at) => (
-        <Fragment key={from + at}>{block(token, live && at === rest.length - 1, ahead)}</Fragment>
-      ))}
+      {parts}
+      {part(parts.length, [...done, ...open])}
+    </div>
+  );
+}
+
+function part(at: number, blocks: VNode[]): VNode {
+  return (
+    <div key={at} class="part">
+      {blocks}
     </div>
   );
 }
@@ -178,10 +193,12 @@ function Link({ href, children }: { href: string; children: ComponentChildren })
 function Formula({ tex, display = false }: { tex: string; display?: boolean }) {
   const [, redraw] = useState(0);
   useEffect(() => {
-    if (formula) return;
-    loading ??= import("./math.ts").then((module) => void (formula = module.formula));
-    loading.then(() => redraw(1)).catch(() => {});
+    if (!formula) void loadFormulas().then(() => redraw(1)).catch(() => {});
   }, []);
   const shown = formula ? formula(tex, display) : <code>{tex}</code>;
   return display ? <div class="formula">{shown}</div> : <>{shown}</>;
+}
+
+function loadFormulas(): Promise<void> {
+  return (loading ??= import("./math.ts").then((module) => void (formula = module.formula)));
 }
