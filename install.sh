@@ -162,6 +162,10 @@ make_environment() {
 
 pip() { "$prefix/bin/python" -m pip "$@"; }
 
+# PIP_NO_COMPILE: pip would compile one file after the other. Some packages have files that are of
+# another Python.
+byte_compile() { "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" || :; }
+
 compiler() {
     for cxx in "${CXX:-}" c++ g++ clang++; do
         [ -n "$cxx" ] || continue
@@ -280,7 +284,7 @@ engine_version() {
 install_wheel() { pip install --no-deps --force-reinstall "$1"; }
 
 # What hearth runs on is installed by its hashes; torch, whose build depends on the machine, is
-# not, nor are a developer's tools. pip takes a folder with a name such as hearth-main for a release
+# not, nor what speaks, nor a developer's tools. pip takes a folder with a name such as hearth-main for a release
 # and would install the wheel that it kept of it, hence --no-cache-dir. PyPI has a hearth of others.
 install_hearth() {
     if [ "$dev" = yes ]; then
@@ -290,7 +294,13 @@ install_hearth() {
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
     pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt || return
     hearth_from_index || pip install --no-cache-dir --no-deps --no-build-isolation . || return
-    pip install "hearth$extras==$version"
+    case $extras in *torch* | *speech*) pip install "hearth$extras==$version" ;; esac
+}
+
+install_packages() {
+    step "packages${extras:+ with $extras}" install_hearth
+    step "bytecode" byte_compile
+    hearth_done=yes
 }
 
 hearth_from_index() {
@@ -332,7 +342,7 @@ try_ember() {
 # hearth's own kernels, against the llama.cpp that is installed. Everything works without them.
 kernels() (
     cd "$prefix" || exit 1
-    exec bin/python -P -m kernels.native "$@"
+    HEARTH_KERNELS_KEPT=$wheels/kernels exec bin/python -P -m kernels.native "$@"
 )
 
 build_kernels() {
@@ -371,15 +381,13 @@ ordered_rungs() {
 install_engine() {
     hearth_done=no
     if [ "$(engine_version)" = "$llama" ] && [ "$(recorded machine)" = "$machine" ]; then
-        step "packages${extras:+ with $extras}" install_hearth
-        hearth_done=yes
+        install_packages
         try_build && return
     fi
     for engine in $(ordered_rungs); do
         make_wheel "$engine" || { say "- llama.cpp: $(describe_rung "$engine") is not there for this machine"; continue; }
         step "llama.cpp: $(describe_rung "$engine")" install_wheel "$wheel"
-        [ "$hearth_done" = yes ] || step "packages${extras:+ with $extras}" install_hearth
-        hearth_done=yes
+        [ "$hearth_done" = yes ] || install_packages
         try_build || continue
         [ "$status" = 0 ] || return 0
         [ "$engine" = release ] || say "$engine" >"$wheels/kept"
@@ -631,7 +639,7 @@ settle_paths() {
 # are a relative path because pip splits the first variable at blanks.
 settle_pip() {
     unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
-    export PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+    export PIP_USER=0 PIP_NO_INPUT=1 PIP_NO_COMPILE=0 PIP_DISABLE_PIP_VERSION_CHECK=1
     export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 }
 

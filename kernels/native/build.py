@@ -6,6 +6,7 @@ Owns which sources make which library and when one cannot be made.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import platform
 import shlex
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kernels import native
 
@@ -95,11 +97,41 @@ def _levels() -> list[str]:
 def _link(recipe: Recipe, level: str, library: Path, beside: str | None = None) -> None:
     """beside: where what it is linked with will lie, from the library, for the environment may be
     moved, and OpenMP, which not every machine has; without it the library lies in native.FOLDER."""
-    command = [*_require_compiler(), *_BUILD_FLAGS, *_flags(recipe, level), "-o", str(library)]
-    command += [*_sources(recipe), *map(str, recipe.link)]
+    compiler = _require_compiler()
+    flags = [*_BUILD_FLAGS, *_flags(recipe, level)]
     places = [os.path.relpath(file.parent, native.FOLDER) for file in recipe.link]
-    command += [f"-Wl,-rpath,$ORIGIN/{place}" for place in ([beside] if beside else places)]
-    _compile(command)
+    linked = [f"-Wl,-rpath,$ORIGIN/{place}" for place in ([beside] if beside else places)]
+    kept = None if beside else _kept(recipe, level, [*compiler, *_BUILD_FLAGS, *linked])
+    if kept is not None and kept.is_file():
+        shutil.copyfile(kept, library)
+        return
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as compilers:
+
+        def compiled(source: str) -> str:
+            made = str(Path(folder, Path(source).stem + ".o"))
+            _compile([*compiler, *flags, "-c", source, "-o", made])
+            return made
+
+        objects = list(compilers.map(compiled, _sources(recipe)))
+        _compile([*compiler, *flags, *objects, "-o", str(library), *map(str, recipe.link), *linked])
+    if kept is not None:
+        for former in kept.parent.glob(f"{recipe.name}-{level}-*.so"):
+            former.unlink(missing_ok=True)
+        shutil.copyfile(library, kept)
+
+
+def _kept(recipe: Recipe, level: str, command: list[str]) -> Path | None:
+    """Where install.sh keeps what it compiled of these very sources, by this compiler."""
+    folder = os.environ.get("HEARTH_KERNELS_KEPT")
+    if not folder:
+        return None
+    digest = hashlib.sha256("\0".join([*command, *recipe.define]).encode())
+    digest.update(subprocess.run([command[0], "--version"], capture_output=True).stdout)
+    for place in (SOURCES, *recipe.include):
+        for file in sorted({*place.glob("*.h"), *place.glob("*.cpp")}):
+            digest.update(file.name.encode() + file.read_bytes())
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / f"{recipe.name}-{level}-{digest.hexdigest()[:32]}.so"
 
 
 def check_warnings(recipe: Recipe) -> None:

@@ -146,6 +146,32 @@ def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_pat
 
 
 @needs_gcc
+def test_what_was_compiled_before_is_taken_until_a_source_changes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    monkeypatch.setenv("HEARTH_KERNELS_KEPT", str(kept))
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    for name in ("own", "other"):
+        (tmp_path / f"{name}.cpp").write_text(f"int of_{name}() {{ return 1; }}\n")
+    recipe = Recipe("own", ("own.cpp", "other.cpp"))
+    build.build(recipe)
+    (first,) = kept.iterdir()
+    monkeypatch.setattr(build, "_compile", lambda command: pytest.fail("compiled again"))
+    library = ctypes.CDLL(str(build.build(recipe)))
+    assert (library._Z6of_ownv(), library._Z8of_otherv()) == (1, 1)
+    monkeypatch.undo()
+    monkeypatch.setenv("HEARTH_KERNELS_KEPT", str(kept))
+    monkeypatch.setattr(native, "FOLDER", folder)
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    (tmp_path / "own.cpp").write_text("int of_own() { return 2; }\n")
+    assert ctypes.CDLL(str(build.build(replace(recipe, name="new"))))._Z6of_ownv() == 2
+    build.build(recipe)
+    assert sorted(file.name[:4] for file in kept.iterdir()) == ["new-", "own-"]
+    assert not first.exists()
+
+
+@needs_gcc
 def test_what_takes_too_long_to_compile_leaves_the_library_in_place(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
