@@ -85,6 +85,23 @@ def test_a_pull_is_paused_and_goes_on_without_the_page(
     expect(pull).to_have_count(0)
 
 
+def test_a_file_is_pulled_by_its_url(
+    open_page: OpenPage, daemon: RunningDaemon, remote: FakeRegistry
+) -> None:
+    blob = f"{remote.url}/v2/cdn/blobs/{remote.add_blob(echo_gguf(salt='web'))}"
+    remote.special["/files/web.gguf"] = lambda handler: handler.reply(302, b"", Location=blob)
+    page = view(open_page, daemon, "models")
+    page.get_by_test_id("pull-name").fill(f"{remote.url}/files/web.gguf")
+    page.get_by_test_id("pull-start").click()
+    expect(page.get_by_test_id("pull").last).to_have_attribute("data-phase", "done")
+    expect(model(page, f"{remote.address}/files/web")).to_be_visible()
+    page.get_by_test_id("pull-name").fill(f"{remote.url}/files/none.gguf")
+    page.get_by_test_id("pull-start").click()
+    failed = page.get_by_test_id("pull").filter(has_text="none.gguf")
+    expect(failed).to_have_attribute("data-phase", "failed")
+    expect(failed.get_by_role("alert")).to_contain_text("has no file /files/none.gguf")
+
+
 def test_a_cancelled_pull_is_gone(
     open_page: OpenPage, daemon: RunningDaemon, remote: FakeRegistry
 ) -> None:
