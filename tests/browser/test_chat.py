@@ -190,7 +190,7 @@ def test_an_answer_is_seen_as_it_comes_and_stopped(chat: Open, daemon: RunningDa
 
 def test_what_has_begun_is_shown_as_what_it_will_be(chat: Open) -> None:
     one = chat("slow")
-    one.send(f"A **bold {LONG[:400]}** and `code {LONG[400:]}` and [a link {LONG}](x)")
+    one.send(f"A **bold {LONG[:400]}** and `code {LONG[400:]}` and [a link {ENDLESS}](x)")
     answer = one.at("answer")
     expect(answer.locator("strong")).to_contain_text("bold word0")
     expect(answer.locator(".markdown code")).to_contain_text("code")

@@ -30,10 +30,13 @@ _BRING = """(where, [kind, coded, type]) => {
   const bytes = Uint8Array.from(atob(coded), (letter) => letter.charCodeAt(0));
   const files = new DataTransfer();
   files.items.add(new File([bytes], "fire.png", {type}));
-  const given = kind === "paste" ? {clipboardData: files} : {dataTransfer: files};
-  const make = (name) => kind === "paste"
-    ? new ClipboardEvent(name, {bubbles: true, cancelable: true, ...given})
-    : new DragEvent(name, {bubbles: true, cancelable: true, ...given});
+  const how = {bubbles: true, cancelable: true};
+  const make = (name) => {
+    if (kind === "drop") return new DragEvent(name, {...how, dataTransfer: files});
+    const event = new ClipboardEvent(name, how);  // Firefox leaves out files that are given here
+    Object.defineProperty(event, "clipboardData", {value: files});
+    return event;
+  };
   if (kind === "drop") where.dispatchEvent(make("dragover"));
   return !where.dispatchEvent(make(kind));
 }"""
