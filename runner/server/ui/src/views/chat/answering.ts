@@ -12,8 +12,8 @@ const MAX_ROUNDS = 24;
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
 /** How much longer than it took to draw nothing is drawn. */
 const IDLE_SHARE = 3;
-/** Text is drawn 25 times a second: each time leaves the browser some 40 kB to collect. */
-const DRAW_EVERY_MS = 40;
+/** Text is drawn 15 times a second: each time leaves the browser some 100 kB to collect. */
+const DRAW_EVERY_MS = 66;
 const COUNT_EVERY_MS = 250;
 const GIVE_UP_MS = 15 * 60 * 1000;
 

@@ -64,7 +64,7 @@ export interface Read {
   rest: Token[];
 }
 
-export const MATHEMATICAL = /\$|\\[([]/;
+const MATHEMATICAL = /\$|\\[([]/;
 
 /** Reads a growing text. */
 export class Blocks {

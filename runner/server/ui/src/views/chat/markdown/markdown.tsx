@@ -3,7 +3,7 @@
 import type { Token, Tokens } from "marked";
 import { Fragment, h, type VNode, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Blocks, MATHEMATICAL } from "./blocks.ts";
+import { Blocks } from "./blocks.ts";
 import { Code } from "./code.tsx";
 
 type SetFormula = (tex: string, display: boolean) => ComponentChildren;
@@ -26,8 +26,8 @@ export function Markdown({ text, live = false }: { text: string; live?: boolean 
   const state = useRef<{ blocks: Blocks; parts: VNode[]; done: VNode[]; level: Level } | null>(null);
   state.current ??= { blocks: new Blocks(), parts: [], done: [], level: { last: FIRST_LEVEL - 1 } };
   const { blocks, parts, done, level } = state.current;
-  // Before the first formula is complete: what follows it would move when it is set.
-  if (!loading && MATHEMATICAL.test(text)) loadFormulas().catch(() => {});
+  // Before there is a formula: what follows it would move when it is set.
+  useEffect(() => void (live && loadFormulas().catch(() => {})), [live]);
   const { restarted, settled, rest } = blocks.next(text, live);
   if (restarted) parts.length = done.length = 0;
   // The same element again is what Preact does not look into.
