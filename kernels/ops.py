@@ -25,6 +25,7 @@ from kernels.activations import naive as activations
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import naive as decode
+from kernels.lora import naive as lora
 from kernels.moe import naive as moe
 from kernels.norms import naive as norms
 from kernels.prefill import naive as prefill
@@ -42,6 +43,7 @@ __all__ = [
     "CacheScales",
     "Draw",
     "Rotation",
+    "add_lora",
     "add_rms_norm",
     "attention",
     "decode_attention",
@@ -104,6 +106,7 @@ attention = _op(prefill.attention)
 decode_attention = _op(decode.decode_attention)
 route = moe.route
 expert_mlp = _op(moe.expert_mlp)
+add_lora = _op(lora.add_lora)
 sample = _op(sampling.sample)
 
 

@@ -87,15 +87,15 @@ def expert_mlp(
     groups = order, torch.searchsorted(sorted_experts, edges)
     up_bias, down_bias = biases or (None, None)
     inner = torch.empty((len(order), gate_up.shape[1]), dtype=x.dtype, device=x.device)
-    _grouped(x, gate_up, up_bias, groups, inner, (spread, None))
+    grouped(x, gate_up, up_bias, groups, inner, (spread, None))
     # Each token's parts are added in their order, so that the sum is the same every time.
     parts = torch.empty((len(order), x.shape[1]), dtype=torch.float32, device=x.device)
     shares = weights.float().flatten()
-    _grouped(activation(inner), down, down_bias, groups, parts, (spread, shares))
+    grouped(activation(inner), down, down_bias, groups, parts, (spread, shares))
     return parts.view(len(x), spread, -1).sum(dim=1).to(x.dtype)
 
 
-def _grouped(
+def grouped(
     x: Tensor,
     weights: Weights,
     bias: Tensor | None,

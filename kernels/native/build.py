@@ -239,7 +239,7 @@ def _llamacpp() -> Recipe:
         raise CompileError("this build of llama.cpp does not use GCC's OpenMP")
     return Recipe(
         "llamacpp",
-        ("matmul.cpp", "attention.cpp", "ggml_backend.cpp"),
+        ("matmul.cpp", "attention.cpp", "lora.cpp", "adapters.cpp", "ggml_backend.cpp"),
         include=(headers,),
         link=(base,),
         define=(f'HEARTH_GGML="{_ggml_version(base)}"',),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gguf import GGML_QUANT_SIZES, dequantize
 from gguf import GGMLQuantizationType as GgmlType
 
+from kernels.native.adapters import AdapterLibrary
 from kernels.native.attention import AttentionLibrary, AttentionParams, CacheTensor
 from kernels.native.matmul import MatmulLibrary
 
@@ -74,7 +75,15 @@ def check_backend(library: Path) -> bool:
     return bool(init())
 
 
-CHECKS = (check_matmul, check_attention, check_backend)
+def check_adapters(library: Path) -> bool:
+    """Whether it has the functions for adapters."""
+    adapters = AdapterLibrary(library)
+    adapters.put("check", 0, np.ones((1, 32), np.float32), np.ones((16, 1), np.float32))
+    adapters.remove(0)
+    return True
+
+
+CHECKS = (check_matmul, check_attention, check_backend, check_adapters)
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])

@@ -1,15 +1,19 @@
-// matmul.h and attention.h as a backend of ggml, which llama.cpp asks before its own for the
-// operations that it supports. It computes on the processor, with the tensors of the processor's
-// buffers.
+// matmul.h, attention.h and lora.h as a backend of ggml, which llama.cpp asks before its own for
+// the operations that it supports. It computes on the processor, with the tensors of the
+// processor's buffers.
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "adapters.h"
 #include "attention.h"
+#include "lora.h"
 #include "matmul.h"
 
 // ggml's interface for backends, declared again: llama-cpp-python does not install its
@@ -89,6 +93,10 @@ struct Context {
     std::vector<hearth_matmul_matrix> matrices;
     std::vector<int64_t> next_column;
     std::vector<const ggml_tensor *> nodes;
+    const ggml_tensor *shrunk = nullptr;  // the product with lora_a whose sum is still to come
+    std::vector<hearth_lora_use> uses;    // of its adapters
+    std::vector<float> hidden;
+    int64_t hidden_stride = 0;
 
     // False where memory is short.
     bool reserve(size_t bytes) {
@@ -209,6 +217,78 @@ enum ggml_status multiply(Context &context, const ggml_tensor *const *products, 
     return GGML_STATUS_SUCCESS;
 }
 
+// Of a tensor lora_a in the place of which the adapters of adapters.h act: one row of NaN. Null for
+// all others.
+const hearth::AdapterPairs *pairs_of(const ggml_tensor *w) {
+    constexpr char SIDE[] = ".lora_a";
+    const size_t length = std::strlen(w->name), suffix = sizeof SIDE - 1;
+    if (length <= suffix || std::strcmp(w->name + length - suffix, SIDE) != 0) return nullptr;
+    const bool marked = w->type == GGML_TYPE_F32 && w->ne[1] == 1 && w->data != nullptr &&
+                        std::isnan(*(const float *)w->data);
+    return marked ? hearth::adapter_pairs(std::string(w->name, length - suffix)) : nullptr;
+}
+
+bool is_shrink(const ggml_tensor *y) {
+    return y->op == GGML_OP_MUL_MAT && pairs_of(y->src[0]) != nullptr;
+}
+
+bool is_expand(const ggml_tensor *y) { return y->op == GGML_OP_MUL_MAT && is_shrink(y->src[1]); }
+
+// llama.cpp's sequence of operations for an adapter: sum = base + scale · (lora_b (lora_a x)). All
+// is done in the first one and in the sum.
+bool is_scaled(const ggml_tensor *y) { return y->op == GGML_OP_SCALE && is_expand(y->src[0]); }
+
+bool is_sum(const ggml_tensor *y) { return y->op == GGML_OP_ADD && is_scaled(y->src[1]); }
+
+bool has_float_columns(const ggml_tensor *t) {
+    return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
+}
+
+bool supports_adapter(const ggml_tensor *y) {
+    if (is_shrink(y)) return has_float_columns(y->src[1]);
+    return is_expand(y) || is_scaled(y) ||
+           (is_sum(y) && has_float_columns(y) && has_float_columns(y->src[0]) &&
+            ggml_are_same_shape(y, y->src[0]));
+}
+
+// The first product of an adapter's, into context.hidden.
+enum ggml_status shrink(Context &context, const ggml_tensor *y) {
+    const hearth::AdapterPairs *pairs = pairs_of(y->src[0]);
+    const ggml_tensor *x = y->src[1];
+    if (context.shrunk != nullptr || !hearth::adapter_uses(*pairs, columns_of(x), context.uses))
+        return GGML_STATUS_FAILED;
+    context.shrunk = y;
+    context.hidden_stride = 0;
+    for (const hearth_lora_use &use : context.uses) {
+        if (use.pair->in != x->ne[0]) return GGML_STATUS_FAILED;
+        context.hidden_stride = std::max(context.hidden_stride, use.pair->rank);
+    }
+    const int64_t count = (int64_t)context.uses.size();
+    context.hidden.resize(count * context.hidden_stride);
+    context.x.clear();
+    add_columns(context.x, x);
+    hearth_lora_shrink(context.uses.data(), count, context.x.data(), context.hidden_stride,
+                       context.hidden.data(), context.threads);
+    return GGML_STATUS_SUCCESS;
+}
+
+// The sum, of what belongs to the last shrink().
+enum ggml_status expand(Context &context, const ggml_tensor *y) {
+    const ggml_tensor *base = y->src[0], *shrunk = y->src[1]->src[0]->src[1];
+    if (context.shrunk != shrunk) return GGML_STATUS_FAILED;
+    context.shrunk = nullptr;
+    for (const hearth_lora_use &use : context.uses)
+        if (use.pair->out != y->ne[0]) return GGML_STATUS_FAILED;
+    context.x.clear();
+    context.y.clear();
+    add_columns(context.x, base);
+    add_columns(context.y, y);
+    hearth_lora_expand(context.uses.data(), (int64_t)context.uses.size(), context.hidden.data(),
+                       context.hidden_stride, columns_of(y), y->ne[0], context.x.data(),
+                       context.y.data(), context.threads);
+    return GGML_STATUS_SUCCESS;
+}
+
 hearth_vectors vectors(const ggml_tensor *t) {
     return {t->data, t->nb[1], t->nb[2], t->type, t->ne[0]};
 }
@@ -268,8 +348,8 @@ bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP
 // have.
 bool share_columns(const ggml_tensor *a, const ggml_tensor *b) {
     return a->op == GGML_OP_MUL_MAT && b->op == GGML_OP_MUL_MAT && a->src[1] == b->src[1] &&
-           a->src[0]->type == b->src[0]->type && a->src[0]->op == GGML_OP_NONE &&
-           b->src[0]->op == GGML_OP_NONE;
+           !is_shrink(a) && !is_shrink(b) && a->src[0]->type == b->src[0]->type &&
+           a->src[0]->op == GGML_OP_NONE && b->src[0]->op == GGML_OP_NONE;
 }
 
 enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
@@ -284,15 +364,26 @@ enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
     for (size_t i = 0, next; i < nodes.size(); i = next) {
         ggml_status status = GGML_STATUS_FAILED;
         next = i + 1;
-        if (is_product(nodes[i]->op)) {
+        if (is_shrink(nodes[i])) {
+            status = shrink(context, nodes[i]);
+        } else if (is_expand(nodes[i]) || is_scaled(nodes[i])) {
+            status = GGML_STATUS_SUCCESS;
+        } else if (is_sum(nodes[i])) {
+            status = expand(context, nodes[i]);
+        } else if (is_product(nodes[i]->op)) {
             while (next < nodes.size() && share_columns(nodes[i], nodes[next])) next++;
             status = multiply(context, &nodes[i], (int)(next - i));
         } else if (nodes[i]->op == GGML_OP_FLASH_ATTN_EXT) {
             status = attend(context, nodes[i]);
         }
-        if (status != GGML_STATUS_SUCCESS) return status;
+        if (status != GGML_STATUS_SUCCESS) {
+            context.shrunk = nullptr;
+            return status;
+        }
     }
-    return GGML_STATUS_SUCCESS;
+    const bool whole = context.shrunk == nullptr;  // else another backend would do the sum
+    context.shrunk = nullptr;
+    return whole ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
 }
 
 void set_threads(ggml_backend_t backend, int threads) {
@@ -343,7 +434,8 @@ ggml_backend_buffer_t device_buffer_from_ptr(ggml_backend_dev_t, void *memory, s
 }
 
 bool device_supports_op(ggml_backend_dev_t, const ggml_tensor *op) {
-    return is_view(op->op) || (is_product(op->op) && supports_product(op)) ||
+    return is_view(op->op) || supports_adapter(op) ||
+           (is_product(op->op) && supports_product(op)) ||
            (op->op == GGML_OP_FLASH_ATTN_EXT && supports_attention(op));
 }
 

@@ -17,6 +17,8 @@ from kernels.activations import triton as activations
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import triton as decode
+from kernels.lora import triton as lora
+from kernels.lora.naive import LoraBank, group_tokens
 from kernels.moe import triton as moe
 from kernels.norms import triton as norms
 from kernels.prefill import triton as prefill
@@ -106,6 +108,9 @@ def matmuls() -> None:
         moe.expert_mlp(x, up, down, torch.zeros(64, 2), experts, activations.silu_mul, extra)
     for pair in zip(packed_experts(512, 4096), packed_experts(4096, 256), strict=True):
         moe.expert_mlp(x, *pair, torch.zeros(64, 2), experts, activations.silu_mul)
+    adapters = LoraBank({number: (bf16(16, 4096), bf16(512, 16)) for number in range(8)})
+    whose = group_tokens(torch.arange(64) % 8, torch.ones(64), "cpu")
+    lora.add_lora(bf16(64, 512), x, adapters, whose)
 
 
 def packed_experts(rows: int, width: int) -> list[PackedWeight]:

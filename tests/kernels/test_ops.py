@@ -17,6 +17,7 @@ EVERY_OPERATION = """
 import sys
 import torch
 from kernels import ops
+from kernels.lora.naive import LoraBank, group_tokens
 from kernels.ops import AttentionSpec
 from kernels.quant.fp8 import Fp8Weight
 from kernels.quant.gguf import GgufWeight
@@ -44,6 +45,8 @@ ops.decode_attention(heads, pools, tables, lengths, spec)
 ops.prefill_attention(heads, pools, tables, starts, lengths, spec)
 ops.attention(heads, heads, heads, starts, spec)
 ops.sample(x, ops.Draw(one, whole, one, one, whole, whole))
+adapters = LoraBank({0: (zeros(2, 32), zeros(4, 2))})
+ops.add_lora(zeros(2, 4), x, adapters, group_tokens(whole * 0, one, "cpu"))
 weights, experts = ops.route(zeros(2, 4), 2, normalize=True)
 ops.expert_mlp(x, zeros(4, 8, 32), zeros(4, 32, 4), weights, experts, ops.silu_mul)
 bytes_ = zeros(4, 16, dtype=torch.uint8)

@@ -1,0 +1,1 @@
+"""LoRA adapters of the tokens of a step, each with its own."""
