@@ -29,6 +29,7 @@ from registry.errors import BlobDamaged, RegistryError, StoreFault, StoreFull, S
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+OPEN_FILES = Path("/proc/self/fd")  # of Linux
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
 _COPY_BYTES = 16 << 20  # of a step within the kernel
 _READ_BYTES = 1 << 20  # of a step through memory
@@ -86,8 +87,10 @@ def make_directory(path: Path) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor of a regular file that is no link. Raises OSError, BlobDamaged."""
-    flags = os.O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
+    """A descriptor of a regular file that is no link; a file that this process has open already may
+    be meant by OPEN_FILES. Raises OSError, BlobDamaged."""
+    flags = os.O_RDONLY | O_CLOEXEC | O_NONBLOCK
+    flags |= 0 if path.parent == OPEN_FILES else O_NOFOLLOW
     try:
         descriptor = open_file(path, flags)
     except OSError as error:

@@ -139,6 +139,12 @@ class Settings:
         None,
         "folder whose pictures chats may name as file://NAME; every API key can read them",
     )
+    adapter_path: Path | None = _setting(
+        parse_path,
+        None,
+        "folder with LoRA adapters that POST /v1/load_lora_adapter may install; by default it "
+        "loads installed ones only",
+    )
     slot_save_path: Path | None = _setting(
         parse_path,
         None,
@@ -196,6 +202,12 @@ class Settings:
     )
     memory_limit: int | None = _setting(
         parse_size, None, "maximum memory for all models together, such as 8GiB"
+    )
+    adapter_memory: int = _setting(
+        parse_size,
+        1 << 30,
+        "maximum memory for the LoRA adapters that the worker of a model holds at the same time, "
+        "such as 512MiB; those not in use leave for others",
     )
     load_timeout: float | None = _setting(
         parse_duration,

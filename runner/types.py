@@ -17,6 +17,8 @@ ToolChoiceMode = Literal["none", "auto", "required"]
 Pooling = Literal["none", "mean", "cls", "last"]
 BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
 SPEECH_BACKENDS: Final = ("whisper", "piper")
+# LoRA adapters that act, by the names of their files in the store, each with its scale
+Adapters = tuple[tuple[str, float], ...]
 
 UNSAVED_SALT: Final = "unsaved-"  # prompts with a cache_salt that begins so stay off the disk
 IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content where an image is
@@ -248,7 +250,8 @@ class GenerateRequest:
     public_messages: int = 0  # so many first ones hold nothing that others may not know
     public_tokens: int = 0  # of the prompt, which requests of any salt may have
     form: EmbeddingForm = OWN_FORM  # of vectors, where nothing is generated
-    adapter_scales: Mapping[int, float] | None = None  # by number, others 0; None: as loaded
+    adapter_scales: Mapping[int, float] | None = None  # by number, others 0; None: the model's
+    adapters: Adapters = ()  # what that comes to
     normalized: tuple[str, ...] = ()  # names of the rules of runner.chat.agent_rules applied to it
 
 
@@ -407,7 +410,8 @@ class LoadPlan:
     native_kernels: bool = True  # hearth's own for the processor, where they were compiled
     embedding: bool = False
     ranking: bool = False  # with embedding: pairs of texts are scored
-    adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
+    adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of those there from the start
+    # of a model that generates, requests say which ones act, and how strongly
     draft_tokens: int | None = 0  # most that are proposed for a sequence and step, to be confirmed
     # None: as many as pay, where the bits of a token do not depend on the others of a step
     draft_path: str | None = None  # a model that proposes, beside what was written before

@@ -7,11 +7,13 @@ GIL. echo.py is the smallest implementation, the one to copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
+from runner.errors import ModelLoadFailed
+from runner.types import OWN_FORM, Adapters, EmbeddingForm, SamplingParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,12 +43,6 @@ class Capacity:
     hidden_states: bool = False  # rows may ask for them
     vector_width: int = 0  # values of a vector of an embedding model
     input_width: int | None = None  # of vectors that rows may have as images; None: they may not
-    adapter_scales: tuple[float, ...] = ()  # of its LoRA adapters, as they were loaded
-
-    def scales(self, asked: Mapping[int, float] | None) -> tuple[float, ...]:
-        """The scales of all adapters. asked: of some, by their numbers, and no others."""
-        own = self.adapter_scales
-        return own if asked is None else tuple(asked.get(n, 0.0) for n in range(len(own)))
 
 
 class Sampler(Protocol):
@@ -139,6 +135,7 @@ class Row:
     image: ImagePart | None = None
     hidden: HiddenState | None = None  # for a row without a sampler and scoring
     draft_masks: Sequence[TokenMask] = ()
+    adapters: Adapters = ()
 
     @property
     def masks(self) -> Sequence[TokenMask | None]:
@@ -231,9 +228,19 @@ class Backend(Protocol):
         Raises PoolFull, RowFault, BackendError.
         """
 
-    def scale_adapters(self, scales: tuple[float, ...]) -> None:
-        """Compute the steps from here on with these scales, as many as the capacity has. What the
-        cache holds stays as it was computed."""
+    @property
+    def mixes_adapters(self) -> bool:
+        """Whether different adapters may act in the rows of a step. It may change with those that
+        are loaded."""
+        return False
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        """Let rows name the LoRA adapter of a checked GGUF file, which is not needed afterwards.
+        Raises ModelLoadFailed for one that is not for this model; nothing has changed then."""
+        raise ModelLoadFailed("this backend has no adapters")
+
+    def unload_adapter(self, name: str) -> None:
+        """No row names the adapter any more: its memory is free."""
         return
 
     def share(self, source: int, target: int, length: int) -> None:

@@ -113,7 +113,7 @@ class Cluster(Placement, ReplicaSource):
 
     def _need(self, bundle: Bundle, wanted: Deployment) -> Need:
         settings = self._settings
-        asked = AskedModel.of(bundle, _options(wanted), settings)
+        asked = AskedModel.of(bundle, _options(wanted), settings, adapters=True)
 
         def refusal(free_bytes: int) -> str | None:
             try:

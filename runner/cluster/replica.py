@@ -45,7 +45,7 @@ class Replica:
         settings = _settings(self._spec)
         origin, shared = self._spec.origin, self._spec.deployment.shared or _is_head()
         bundle = await local_bundle(origin, bundle_token(), settings.data_dir, shared)
-        asked = AskedModel.of(bundle, {}, settings)
+        asked = AskedModel.of(bundle, {}, settings, adapters=True)
         self._memory = MemoryTracker(settings)
         await self._memory.probe()
         budget = self._memory.budget(())

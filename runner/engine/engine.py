@@ -21,6 +21,7 @@ from runner.backends.backend import (
     SampledToken,
     Tokenizer,
 )
+from runner.engine.adapters import EngineAdapters
 from runner.engine.admission import (
     check_pooling,
     check_prompt,
@@ -82,6 +83,7 @@ class Engine:
         )
         self.slots = Slots(backend, self.scheduler.cache)
         self._sequences: dict[str, Sequence] = {}
+        self.adapters = EngineAdapters(backend, self._sequences)
         self._paused: dict[str, Sequence] = {}  # of those: neither in the queue nor in the batch
         self._embeddings = EmbeddingQueue(backend, self.scheduler.share)
         self._prompt_embeddings = PromptEmbeddings()
@@ -131,6 +133,7 @@ class Engine:
         ContextOverflow, Conflict; then nothing has changed."""
         if request.id in self._sequences:
             raise Conflict(f"a request with the id {request.id!r} is running")
+        self.adapters.check(request.adapters)
         context = self.make_room(len(tokens) + 1, request.context_length)
         limit = token_limit(request, len(tokens), context)
         images = check_prompt(request, tokens, parts, self.capacity)
@@ -164,7 +167,6 @@ class Engine:
         texts: TokenTexts,
     ) -> Sequence:
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
-        sequence.adapters = self.capacity.scales(request.adapter_scales)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         return sequence
@@ -215,6 +217,7 @@ class Engine:
         """Queue inputs to embed, with the id, priority, client, salt, context length and form of
         request. truncate: cut what is longer than the context, rather than raise ContextOverflow.
         Raises InvalidRequest, Unsupported."""
+        self.adapters.check(request.adapters)
         limit = min(request.context_length or self.max_input_tokens, self.max_input_tokens)
         if self.capacity.hidden_states:
             limit = self.make_room(min(limit, max(map(len, inputs), default=0)), limit)
@@ -270,11 +273,7 @@ class Engine:
         step = self.scheduler.schedule()
         self._count_started(step, output)
         self._report_failed(output)
-        if not self.capacity.adapter_scales:
-            self._run(step, began_s, output)
-            return
-        for scales, part in step.by_adapters():
-            self._backend.scale_adapters(scales)
+        for part in self.adapters.parts(step):
             if not self._run(part, began_s, output):
                 return
 

@@ -16,7 +16,6 @@ from runner.backends.backend import Backend
 from runner.engine.pool import Pool
 from runner.engine.pool_growth import PoolGrowth
 from runner.engine.prefix_cache import (
-    Adapters,
     FinishedSequence,
     PrefixCache,
     PrefixMatch,
@@ -27,6 +26,7 @@ from runner.engine.prefix_cache import (
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.swap import SwappedSequence, SwapSpace
+from runner.types import Adapters
 
 Match = PrefixMatch[SlotSource] | PrefixMatch[SwappedSequence]
 

@@ -3,7 +3,7 @@
 Every sequence in the backend's cache can be a source, running or finished, for those of the same
 salt: who does not know it cannot find out by the time that an answer takes what others have asked.
 All others may have its public tokens, of which everybody may know. What was computed with other
-scales of the adapters is of no use to anybody.
+adapters, or other scales of them, is of no use to anybody.
 A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the
 least recently used ones go first. The cache knows neither the backend nor the pool: it names
 sequences by their id.
@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 from runner.engine.images import whole_image_length
 from runner.token_prefix import common_prefix
+from runner.types import Adapters
 
 
 class PrefixSource(Protocol):
@@ -43,7 +44,6 @@ class SlotSource(PrefixSource, Protocol):
     slot: int
 
 
-Adapters = tuple[float, ...]  # the scales of all
 SourceT = TypeVar("SourceT", bound=PrefixSource)
 
 

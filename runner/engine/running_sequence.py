@@ -41,7 +41,10 @@ class RunningSequence:
         self.public = sequence.public
         if source is not None and computed >= source.public:
             self.public = max(self.public, source.public)
-        self.row = Row(slot, sequence.last, computed, sequence.sampler, sequence.matcher)
+        self.row = Row(
+            *(slot, sequence.last, computed, sequence.sampler, sequence.matcher),
+            adapters=sequence.adapters,
+        )
 
     @property
     def id(self) -> str:
@@ -78,4 +81,5 @@ class RunningSequence:
             None if scores is None else scores.targets(start, count),
             image=None if images is None else images.at(start),
             hidden=sequence.hidden if end == len(self.tokens) else None,
+            adapters=sequence.adapters,
         )

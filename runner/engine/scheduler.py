@@ -25,7 +25,6 @@ from runner.backends.backend import Backend, Row
 from runner.engine.fair_share import HEAD_START, OUTPUT_COST, FairShare, Turn, owes
 from runner.engine.kv_cache import KvCache, Match
 from runner.engine.pacer import Pacer
-from runner.engine.prefix_cache import Adapters
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
@@ -59,22 +58,19 @@ class ScheduledStep:
         """Prompt tokens in the step."""
         return sum(count for _, count in self.chunks)
 
-    def by_adapters(self) -> Iterator[tuple[Adapters, ScheduledStep]]:
-        """The same work in parts, each for one set of scales of the adapters."""
+    def by_adapters(self) -> Iterator[ScheduledStep]:
+        """The same work in parts, in each of which the same adapters act."""
         of_decoding = list(zip(self.decoding, self.rows, strict=False))
         of_chunks = list(zip(self.chunks, self.rows[len(of_decoding) :], strict=True))
         batch = (*self.decoding, *(running for running, _ in self.chunks))
-        for scales in dict.fromkeys(running.adapters for running in batch):
-            decoding = [item for item in of_decoding if item[0].adapters == scales]
-            chunks = [item for item in of_chunks if item[0][0].adapters == scales]
-            yield (
-                scales,
-                ScheduledStep(
-                    [row for _, row in (*decoding, *chunks)],
-                    [running for running, _ in decoding],
-                    [chunk for chunk, _ in chunks],
-                    sum(len(row.draft) for _, row in decoding),
-                ),
+        for adapters in dict.fromkeys(running.adapters for running in batch):
+            decoding = [item for item in of_decoding if item[0].adapters == adapters]
+            chunks = [item for item in of_chunks if item[0][0].adapters == adapters]
+            yield ScheduledStep(
+                [row for _, row in (*decoding, *chunks)],
+                [running for running, _ in decoding],
+                [chunk for chunk, _ in chunks],
+                sum(len(row.draft) for _, row in decoding),
             )
 
 

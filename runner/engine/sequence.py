@@ -22,6 +22,7 @@ from runner.engine.prompt_logprobs import PromptLogprobs
 from runner.engine.repetition import CHECK_TOKENS, repeats
 from runner.engine.stop import StopMatcher
 from runner.types import (
+    Adapters,
     Delta,
     Finish,
     FinishReason,
@@ -144,7 +145,7 @@ class Sequence:
         self.salt = request.cache_salt
         self.public = request.public_tokens
         self.normalized = request.normalized
-        self.adapters: tuple[float, ...] = ()  # the scales of all, set before the first step
+        self.adapters = request.adapters
         self.return_tokens = request.return_tokens
         self.stream_tokens = request.stream_tokens
         self.return_progress = request.return_progress
@@ -194,7 +195,7 @@ class Sequence:
         return (priority, int(self.hidden is not None), self.arrival)
 
     @property
-    def prefix(self) -> tuple[array[int], str | None, tuple[float, ...]]:
+    def prefix(self) -> tuple[array[int], str | None, Adapters]:
         """What a prefix that another has computed must match."""
         return self.tokens, self.salt, self.adapters
 

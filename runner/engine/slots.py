@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, WritableState
 from runner.engine.kv_cache import KvCache
-from runner.engine.prefix_cache import Adapters, FinishedSequence
+from runner.engine.prefix_cache import FinishedSequence
 from runner.engine.swap import SwappedSequence
 from runner.errors import InvalidRequest, Unsupported
 from runner.token_prefix import common_prefix
+from runner.types import Adapters
 
 MAX_SLOTS = 256  # of all salts; the one that was used first is forgotten
 Key = tuple[str | None, int]  # salt and number
@@ -22,8 +23,8 @@ Key = tuple[str | None, int]  # salt and number
 
 @dataclass(frozen=True, slots=True)
 class SlotContent:
-    """The tokens that a slot holds computed, the scales of the adapters with which they were, and
-    the backend's part."""
+    """The tokens that a slot holds computed, the adapters with which they were, and the backend's
+    part."""
 
     tokens: array[int]
     adapters: Adapters

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, SavedState
 from runner.engine.prefix_cache import (
-    Adapters,
     FinishedSequence,
     PrefixMatch,
     PrefixSharing,
     is_superseded,
 )
+from runner.types import Adapters
 
 log = logging.getLogger(__name__)
 

@@ -33,6 +33,7 @@ from runner.library.sealed_file import (
     read_header,
 )
 from runner.token_prefix import common_prefix
+from runner.types import Adapters
 
 MAGIC = b"hearth prefix 1\n"
 NAME_DIGITS = 32
@@ -44,7 +45,7 @@ class SavedPart:
 
     parent: str  # its name; "": this is a first one
     owner: str  # "": its tokens are public
-    scales: tuple[float, ...]  # of the adapters
+    adapters: Adapters  # that acted
     tokens: array[int]
     token_s: float
     whole: bool
@@ -81,7 +82,7 @@ class PrefixFolder:
         """What stands for the owners that know salt."""
         return self._hmac(b"owner", (salt or "").encode())[:16]
 
-    def match(self, tokens: array[int], owner: str, scales: tuple[float, ...]) -> list[PartMatch]:
+    def match(self, tokens: array[int], owner: str, adapters: Adapters) -> list[PartMatch]:
         """The parts that give most of the beginning of tokens, in their order. At least one token
         is left over."""
         found: list[PartMatch] = []
@@ -91,7 +92,7 @@ class PrefixFolder:
             best: PartMatch | None = None
             for name in self._children.get(parent, ()):
                 part = self._parts[name]
-                if part.owner not in ("", owner) or part.scales != scales:
+                if part.owner not in ("", owner) or part.adapters != adapters:
                     continue
                 length = _usable(part, rest)
                 if length and (best is None or length > best.length):
@@ -113,7 +114,7 @@ class PrefixFolder:
         header = {
             "parent": new.parent,
             "owner": new.owner,
-            "scales": new.scales,
+            "adapters": new.adapters,
             "tokens": new.tokens.tolist(),
             "token_s": new.token_s,
             "whole": new.whole,
@@ -152,7 +153,7 @@ class PrefixFolder:
 
     def name(self, new: SavedPart) -> str:
         """That of a part's file."""
-        facts = json.dumps([new.parent, new.owner, new.scales, new.whole]).encode()
+        facts = json.dumps([new.parent, new.owner, new.adapters, new.whole]).encode()
         return self._hmac(b"part", facts, new.tokens.tobytes())[:NAME_DIGITS]
 
     def _hmac(self, *texts: bytes) -> str:
@@ -206,10 +207,16 @@ def _usable(part: SavedPart, tokens: array[int]) -> int:
 
 def _covers(part: SavedPart, other: SavedPart) -> bool:
     """Whether all uses of other can be had from part."""
-    if part.whole or other.whole or (other.owner, other.scales) != (part.owner, part.scales):
+    if part.whole or other.whole or (other.owner, other.adapters) != (part.owner, part.adapters):
         return False
     size = len(other.tokens)
     return size < len(part.tokens) and part.tokens[:size] == other.tokens
+
+
+def checked_adapters(given: Any) -> Adapters:
+    """Adapters as they come in JSON. Raises TypeError or ValueError for what is none, such as the
+    scales that files of version 0.1 have."""
+    return tuple((str(name), float(scale)) for name, scale in given)
 
 
 def _part(header: dict[str, Any]) -> SavedPart:
@@ -218,7 +225,7 @@ def _part(header: dict[str, Any]) -> SavedPart:
         return SavedPart(
             parent=str(header["parent"]),
             owner=str(header["owner"]),
-            scales=tuple(float(scale) for scale in header["scales"]),
+            adapters=checked_adapters(header.get("adapters", header.get("scales"))),
             tokens=array("i", header["tokens"]),
             token_s=float(header["token_s"]),
             whole=bool(header["whole"]),

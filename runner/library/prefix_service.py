@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runner.library.prefix_folder import PrefixFolder, SavedPart
+from runner.library.prefix_folder import PrefixFolder, SavedPart, checked_adapters
 from runner.library.saved_prefixes import SavedPrefixes
 from runner.types import LoadPlan
 from runner.worker.passed_files import named
@@ -97,7 +97,7 @@ class _Talk:
     def _find(self, message: Message) -> None:
         tokens = _tokens(content(self._channel, min(int(message["size"]), 4 * MAX_TOKENS)))
         found = self._prefixes.match(
-            self._folder, tokens, str(message["salt"]), _scales(message["scales"])
+            self._folder, tokens, str(message["salt"]), checked_adapters(message["adapters"])
         )
         parts = [
             {
@@ -128,7 +128,7 @@ class _Talk:
         part = SavedPart(
             parent=str(message["parent"]),
             owner=owner,
-            scales=_scales(message["scales"]),
+            adapters=checked_adapters(message["adapters"]),
             tokens=tokens,
             token_s=float(message["token_s"]),
             whole=bool(message["whole"]),
@@ -170,7 +170,3 @@ def _tokens(data: bytes) -> array[int]:
     tokens = array("i")
     tokens.frombytes(data)
     return tokens
-
-
-def _scales(given: Any) -> tuple[float, ...]:
-    return tuple(float(scale) for scale in given)

@@ -45,6 +45,7 @@ from runner.library.sealed_file import (
     read_secret,
 )
 from runner.settings import Settings, source
+from runner.types import Adapters
 
 log = logging.getLogger("hearth.cache")
 
@@ -142,11 +143,11 @@ class SavedPrefixes:
             return self._folders[name]
 
     def match(
-        self, folder: PrefixFolder, tokens: array[int], salt: str | None, scales: tuple[float, ...]
+        self, folder: PrefixFolder, tokens: array[int], salt: str | None, adapters: Adapters
     ) -> list[PartMatch]:
         """See PrefixFolder.match."""
         with self._lock:
-            return folder.match(tokens, folder.owner_tag(salt), scales)
+            return folder.match(tokens, folder.owner_tag(salt), adapters)
 
     def begin(self, folder: PrefixFolder, part: SavedPart, size_bytes: int) -> SealedWriter | None:
         """A file for a part whose content has so many bytes, or None: it is there already, or

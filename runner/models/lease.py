@@ -34,7 +34,7 @@ class Lease:
     waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
     the request or the Modelfile has it, up to the model's maximum; clamped_context: the same where
     they ask for more than that, else None. adapter_scales: as set for all requests; None: they are
-    as loaded."""
+    as the Modelfile has them."""
 
     resident: Resident
     worker: Worker
@@ -93,16 +93,25 @@ class AskedModel:
     request: LoadRequest
 
     @classmethod
-    def of(cls, bundle: Bundle, options: Mapping[str, Any], settings: Settings) -> AskedModel:
-        """The model with the checked options of the one who asks. Raises ParameterError,
-        ModelInvalid."""
+    def of(
+        cls,
+        bundle: Bundle,
+        options: Mapping[str, Any],
+        settings: Settings,
+        *,
+        adapters: bool = False,
+    ) -> AskedModel:
+        """The model with the checked options of the one who asks. adapters: they are there from
+        the start. Raises ParameterError, ModelInvalid."""
         parameters = check_options(bundle.parameters)
         default = load_request(parameters, {}, settings)
+        files = model_files(bundle, default.backend, with_adapters=adapters)
+        loaded = bundle if files.adapters else replace(bundle, adapters=())
         return cls(
             bundle=bundle,
             parameters=parameters,
-            files=model_files(bundle, default.backend),
-            shape=model_shape(bundle, default.backend),
+            files=files,
+            shape=model_shape(loaded, default.backend),
             default=default,
             request=load_request(parameters, options, settings),
         )
@@ -121,4 +130,5 @@ class AskedModel:
     def key(self) -> Hashable:
         """Equal for models that one worker can serve: the same files, loaded in the same way. A
         longer context serves a shorter one too, and files say what the backend is."""
-        return self.files, replace(self.default, num_ctx=None, backend=None)
+        alike = replace(self.default, num_ctx=None, backend=None)
+        return self.files, alike if self.files.adapters else replace(alike, lora_scale=1.0)

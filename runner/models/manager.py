@@ -142,7 +142,8 @@ class Manager:
             worker = await asyncio.shield(resident.load.loading)
             context, clamped = resident.context(options), resident.clamped_context(options)
             scales = self.adapter_scales.get(str(stored.digest))
-            yield Lease(resident, worker, load_s, context, clamped, options, scales)
+            async with resident.adapters_in(worker):
+                yield Lease(resident, worker, load_s, context, clamped, options, scales)
         finally:
             resident.leave(self._now())
             self._changed.set()
@@ -252,7 +253,7 @@ class Manager:
 
     async def _ask(self, stored: StoredModel, options: Mapping[str, Any]) -> AskedModel:
         bundle = await asyncio.to_thread(self._library.read, stored)
-        return AskedModel.of(bundle, options, self.settings)
+        return AskedModel.of(bundle, options, self.settings, adapters=not self.placement.is_local)
 
     def _share(self, asked: AskedModel) -> Resident | None:
         """The model, served by a worker that is there; None: no worker can."""
@@ -291,9 +292,8 @@ class Manager:
         plan = await self._make_room(asked) if placed is None else placed.plan
         if self._stopping is not None:
             raise self._stopping
-        start = self._start_worker if placed is None else placed.start
-        work = partial(self._start, start, backoff_s)
-        self._loads[asked.key] = load = Load(asked.key, plan, work, placed is not None)
+        work = partial(self._start, placed.start if placed else self._start_worker, backoff_s)
+        self._loads[asked.key] = load = Load(asked.key, plan, work, self.settings, bool(placed))
         load.loading.add_done_callback(_retrieve)
         self._watch_pressure()
         return self._reside(asked, load)
@@ -474,7 +474,7 @@ class Manager:
             await self._unload(load)
         elif resident in load.residents:
             self._forget(resident)
-            load.part(resident)
+            await load.part(resident)
 
     async def _unload(self, load: Load) -> None:
         if load.closing:

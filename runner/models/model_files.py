@@ -24,7 +24,7 @@ log = logging.getLogger("hearth.models")
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files that a plan loads, and how."""
+    """The files that a plan loads, and how. adapters: those that are there from the start."""
 
     path: str
     backend: BackendName
@@ -35,8 +35,11 @@ class ModelFiles:
     projector: str | None = None
 
 
-def model_files(bundle: Bundle, backend: str | None = None) -> ModelFiles:
+def model_files(
+    bundle: Bundle, backend: str | None = None, *, with_adapters: bool = False
+) -> ModelFiles:
     """Which files to load, and how. backend: the requested one; None and auto: that of the file.
+    with_adapters False: those of a model that generates come to its worker with the requests.
     Raises ModelInvalid when its prompts cannot be written, an adapter is not for this model, or
     the backend cannot load it."""
     if needs_template(bundle.renderer, bundle.template, bundle.header.chat_template):
@@ -45,12 +48,13 @@ def model_files(bundle: Bundle, backend: str | None = None) -> ModelFiles:
             "has no chat template of its own; create it again with a TEMPLATE"
         )
     capabilities = model_capabilities(bundle)
+    adapters = _adapters(bundle)
     return ModelFiles(
         path=str(bundle.model_path),
         backend=_backend(bundle, backend),
         embedding=not capabilities.completion and not bundle.header.is_speech,
         ranking=capabilities.rerank,
-        adapters=_adapters(bundle),
+        adapters=() if capabilities.completion and not with_adapters else adapters,
         draft=_path(draft_model(bundle, backend)),
         projector=_path(projector_of(bundle, backend)) if capabilities.completion else None,
     )

@@ -27,6 +27,12 @@ class Placed:
 class Placement(Protocol):
     """Knows the models that run elsewhere. runner.cluster.cluster is one."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether every model runs on this machine, so that workers that differ in their adapters
+        only may be one."""
+        return False
+
     async def place(self, asked: AskedModel) -> Placed | None:
         """Where a model runs; None: on this machine. Raises InvalidRequest for what it is not
         deployed for, CapacityError while it cannot be reached."""
@@ -34,6 +40,8 @@ class Placement(Protocol):
 
 class Local(Placement):
     """All models run on this machine."""
+
+    is_local = True
 
     async def place(self, asked: AskedModel) -> Placed | None:
         return None

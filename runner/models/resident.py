@@ -8,32 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from registry.bundle import Bundle
+from runner.errors import HearthError
+from runner.models.adapters import LoadedAdapters
 from runner.models.memory_plan import MemoryPlan
 from runner.models.system_memory import anonymous_bytes
 from runner.models.worker import Worker
+from runner.settings import Settings
 
 
 @dataclass(slots=True, eq=False)
 class Load:
     """One worker. loading ends with it, or with why there is none. key: equal for the models that
     it can serve. remote: it runs elsewhere, so that ending it frees no memory here. residents:
-    those that it serves, in the order they came."""
+    those that it serves, in the order they came. adapters: those in it that models have
+    brought along."""
 
     key: Hashable
     plan: MemoryPlan
     start: InitVar[Callable[[Load], Coroutine[Any, Any, Worker]]]
+    settings: InitVar[Settings]
     remote: bool = False
     loading: asyncio.Task[Worker] = field(init=False)
     residents: list[Resident] = field(default_factory=list)
     closing: bool = False
     load_s: float = 0.0
+    adapters: LoadedAdapters = field(init=False)
 
-    def __post_init__(self, start: Callable[[Load], Coroutine[Any, Any, Worker]]) -> None:
+    def __post_init__(
+        self, start: Callable[[Load], Coroutine[Any, Any, Worker]], settings: Settings
+    ) -> None:
+        self.adapters = LoadedAdapters(settings)
         self.loading = asyncio.create_task(start(self))
 
     @property
@@ -98,10 +108,15 @@ class Load:
         self.residents.append(resident)
         self._rename()
 
-    def part(self, resident: Resident) -> None:
-        """One of several models leaves."""
+    async def part(self, resident: Resident) -> None:
+        """One of several models leaves, and its adapters but those that others have."""
         self.residents.remove(resident)
         self._rename()
+        kept = {file.path.name for item in self.residents for file in item.bundle.adapters}
+        gone = [file.path.name for file in resident.bundle.adapters]
+        if self.loaded:
+            with suppress(HearthError):  # the worker ends, and they with it
+                await self.adapters.drop(self.worker, [name for name in gone if name not in kept])
 
     def _rename(self) -> None:
         if self.loaded:
@@ -176,6 +191,16 @@ class Resident:
         else:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(stay_s, 1e8), self.on_expire, self)
+
+    @asynccontextmanager
+    async def adapters_in(self, worker: Worker) -> AsyncIterator[None]:
+        """The model's adapters are in the worker meanwhile. Raises as LoadedAdapters.using."""
+        load, files = self.load, self.bundle.adapters
+        if not files or load.remote or load.plan.load_plan.adapters:  # there from the start
+            yield
+            return
+        async with load.adapters.using(worker, files):
+            yield
 
     def stop_timer(self) -> None:
         """The model does not expire by itself for now."""

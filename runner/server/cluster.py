@@ -29,6 +29,10 @@ class ClusterAccess(Placement):
         """Whether `hearth cluster start` was run on this machine."""
         return (self._settings.state_dir / NODE_FILE).is_file()
 
+    @property
+    def is_local(self) -> bool:
+        return not self.is_joined
+
     def opened(self) -> Cluster:
         """The cluster. Raises Conflict where there is none."""
         if not self.is_joined:

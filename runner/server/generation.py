@@ -32,7 +32,7 @@ from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import (
-    adapter_scales,
+    acting_adapters,
     allowed_priority,
     cache_salt,
     refuse_speech,
@@ -242,7 +242,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         client=current_caller().share,
         cache_salt=cache_salt(lease, request.cache_salt),
         public_messages=_public_messages(request, completed),
-        adapter_scales=adapter_scales(lease, request.adapter_scales),
+        adapters=acting_adapters(lease, request.adapter_scales),
     )
 
 

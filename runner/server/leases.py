@@ -13,7 +13,7 @@ from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest, warn
 from runner.server.keep_alive import keep_alive_s
 from runner.server.request_log import current_record
-from runner.types import OWN_FORM, EmbeddingForm, Embeddings, GenerateRequest
+from runner.types import OWN_FORM, Adapters, EmbeddingForm, Embeddings, GenerateRequest
 
 
 @asynccontextmanager
@@ -45,11 +45,18 @@ def cache_salt(lease: Lease, own: str | None = None) -> str:
     return f"{lease.bundle.digest.hex[:16]}:{current_caller().id}:{own or ''}"
 
 
-def adapter_scales(lease: Lease, asked: Mapping[int, float] | None) -> Mapping[int, float] | None:
-    """How strongly the model's adapters act. asked: by the request, by their numbers. Raises
-    InvalidRequest for adapters that it does not have."""
-    check_adapters(lease.bundle.name.short, len(lease.plan.adapters), asked or ())
-    return lease.adapter_scales if asked is None else asked
+def acting_adapters(lease: Lease, asked: Mapping[int, float] | None) -> Adapters:
+    """Which of the model's adapters act, and how strongly. asked: by the request, by their numbers.
+    Raises InvalidRequest for adapters that it does not have."""
+    files, own = lease.bundle.adapters, lease.parameters.get("lora_scale")
+    check_adapters(lease.bundle.name.short, len(files), asked or ())
+    if lease.plan.embedding:
+        return ()  # they are in it for good
+    scales = lease.adapter_scales if asked is None else asked
+    if scales is None:
+        scales = dict.fromkeys(range(len(files)), 1.0 if own is None else float(own))
+    acting = ((file.path.name, scales.get(number, 0.0)) for number, file in enumerate(files))
+    return tuple((name, scale) for name, scale in acting if scale)
 
 
 def check_adapters(name: str, count: int, numbers: Iterable[int]) -> None:
@@ -109,7 +116,7 @@ async def embeddings_of(
         cache_salt=cache_salt(lease, salt),
         context_length=lease.context_length,
         form=form,
-        adapter_scales=adapter_scales(lease, None),
+        adapters=acting_adapters(lease, None),
     )
     return await lease.worker.embed(inputs, request, truncate=truncate)
 

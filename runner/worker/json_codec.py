@@ -56,7 +56,7 @@ def _codec(hint: Any) -> _Codec:
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if hint is bytes:
-        return _Codec(_bytes_to_json, _bytes_from_json)
+        return _Codec(bytes_to_json, bytes_from_json)
     if origin in (UnionType, Union):  # a Literal or None is the latter
         kinds = [item for item in arguments if item is not NoneType]
         if len(kinds) == 1:
@@ -85,11 +85,13 @@ def text_to_json(value: str) -> str | Large:
     return Large(value) if len(value) > LARGE else value
 
 
-def _bytes_to_json(value: bytes) -> str | Large:
+def bytes_to_json(value: bytes) -> str | Large:
+    """Bytes as base64, unless they are many."""
     return Large(value) if len(value) > LARGE else base64.b64encode(value).decode("ascii")
 
 
-def _bytes_from_json(value: str | bytes) -> bytes:
+def bytes_from_json(value: str | bytes) -> bytes:
+    """The inverse. Raises ValueError."""
     return value if isinstance(value, bytes) else base64.b64decode(value)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
+from pathlib import Path
 
 from modelfile.templates.dialect import JINJA
 from runner.backends.backend import LoadedBackend, LoadProgress
@@ -75,6 +76,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
         swap_bytes=plan.swap_bytes,
         speculation=_speculation(plan, model),
     )
+    for path, _ in () if plan.embedding else plan.adapters:
+        engine.adapters.load(Path(path).name, Path(path))
     if plan.step_limit_s is not None:
         engine.stay_within(plan.step_limit_s)
     grammars, sampling = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)

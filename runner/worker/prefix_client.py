@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.engine.prefix_cache import Adapters
 from runner.memory_maps import shared
+from runner.types import Adapters
 from runner.worker.passed_files import opened
 from runner.worker.prefix_channel import ChannelError, Message, pieces, receive, send
 
@@ -40,7 +40,7 @@ class Owner:
     """For whom tokens were computed, and how: what a prefix must have in common."""
 
     salt: str | None
-    scales: Adapters
+    adapters: Adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PrefixClient:
 
     def find(self, tokens: array[int], owner: Owner) -> list[FoundPart]:
         """The parts that hold most of the beginning of tokens, but not all of it."""
-        message = {"op": "find", "salt": owner.salt or "", "scales": owner.scales}
+        message = {"op": "find", "salt": owner.salt or "", "adapters": owner.adapters}
         reply, _ = self._ask(message, memoryview(tokens).cast("B"))
         return [
             FoundPart(
@@ -102,7 +102,7 @@ class PrefixClient:
         message = {
             "op": "save",
             "salt": owner.salt or "",
-            "scales": owner.scales,
+            "adapters": owner.adapters,
             "parent": part.parent,
             "count": len(part.tokens),
             "public": part.public,

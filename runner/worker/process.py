@@ -24,6 +24,7 @@ from runner.engine.engine import Engine
 from runner.engine.pool_growth import PoolGrowth
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import SPEECH_BACKENDS, GenerateRequest, LoadPlan
+from runner.worker.adapter_transfer import AdapterTransfer
 from runner.worker.channels import opened
 from runner.worker.engine_thread import EngineThread
 from runner.worker.frame_reader import FrameReader
@@ -112,7 +113,7 @@ def _caches(plan: LoadPlan) -> list[Path]:
 
 def _shares(id: str, frame: Frame) -> GenerateRequest:
     """How a request without a prompt of its own shares the model with others."""
-    names = ("priority", "client", "cache_salt", "context_length", "form", "adapter_scales")
+    names = ("priority", "client", "cache_salt", "context_length", "form", "adapters")
     return from_json(GenerateRequest, {"id": id, **{k: frame[k] for k in names if k in frame}})
 
 
@@ -137,6 +138,7 @@ class Worker:
         self._unconfined = tuple(unconfined)
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._slot = SlotTransfer()
+        self._adapter = AdapterTransfer()
         self._engine = EngineThread(self._load, frames)
         self._engine.start()
 
@@ -165,6 +167,10 @@ class Worker:
             self._reply(id, self._slot.move(frame))
         elif op == "slot":
             self._engine.ask(id, lambda engine: self._slot.act(engine, frame))
+        elif op == "adapter" and frame["action"] in ("load", "unload"):
+            self._engine.ask(id, lambda engine: self._adapter.act(engine, frame))
+        elif op == "adapter":
+            self._reply(id, self._adapter.take(frame))
         elif op == "grant":
             self._engine.grant(int(frame["pool_tokens"]))
         elif op == "stats":
@@ -222,8 +228,8 @@ class Worker:
         if request.prompt_logprobs is not None:
             return  # all of it is computed
         engine, tokens = self._engine.engine, array("i", prompt.tokens)
-        owner = Owner(request.cache_salt, engine.capacity.scales(request.adapter_scales))
-        known = engine.scheduler.cache.known(tokens, owner.salt, owner.scales)
+        owner = Owner(request.cache_salt, request.adapters)
+        known = engine.scheduler.cache.known(tokens, owner.salt, owner.adapters)
         if len(tokens) <= known + MIN_TOKENS:
             return
         copy = await asyncio.to_thread(self._prefixes.loader.load, tokens, owner, known)

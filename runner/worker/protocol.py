@@ -17,7 +17,7 @@ Daemon to worker
     pause     id                           no answer; it gives up its place in the batch
     resume    id                           no answer; it is queued again
     embed     id, inputs, truncate, priority, client, cache_salt, context_length, form,
-              adapter_scales
+              adapters
                                            inputs: list of strings or lists of token ids
     rank      id, pairs, truncate, client  [[query, document], ...]; answered as embed
     tokenize  id, text, add_special, parse_special  answer: reply {"tokens": [...]}
@@ -31,6 +31,7 @@ Daemon to worker
     synthesize id, request                 SynthesisRequest; answer: parts, each an AudioPiece, and
                                            reply, a Recording
     slot      id, action, ...              answer: reply; see runner.worker.slot_transfer
+    adapter   id, action, ...              answer: reply; see runner.worker.adapter_transfer
     stats     id                           answer: reply, WorkerStats as an object
     grant     id, pool_tokens              the answer to grow: what the cache may have now
     shutdown                               finish nothing, exit 0

@@ -43,8 +43,8 @@ class SlotTransfer:
             }
         if action == "restore" and self._state is not None:
             state, self._state = self._state, None
-            tokens, adapters = array("i", frame["tokens"]), tuple(frame["adapters"])
-            slots.restore(key, SlotContent(tokens, adapters, state))
+            adapters = tuple((str(name), float(scale)) for name, scale in frame["adapters"])
+            slots.restore(key, SlotContent(array("i", frame["tokens"]), adapters, state))
             return {}
         raise ValueError(f"{action!r} is no action, or out of order")
 

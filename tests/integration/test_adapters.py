@@ -48,8 +48,10 @@ def write_adapter(path: Path) -> None:
     writer.close()
 
 
-def create(daemon: RunningDaemon, folder: Path, name: str, *lines: str) -> None:
-    (folder / name).write_text("\n".join((f"FROM {WEIGHTS}", *lines)))
+def create(
+    daemon: RunningDaemon, folder: Path, name: str, *lines: str, base: str | Path = WEIGHTS
+) -> None:
+    (folder / name).write_text("\n".join((f"FROM {base}", *lines)))
     ran = hearth(of_daemon(daemon), "create", name, "-f", name, cwd=folder)
     assert ran.returncode == 0, ran.stderr
 

@@ -1,4 +1,8 @@
-"""LoRA adapters of a load plan, put on a context: a step is computed with one scale of each.
+"""LoRA adapters of one context of llama.cpp: which of them act in the next batch.
+
+Where hearth's own kernels compute, an adapter is theirs (mixed_adapters.py), and several may act in
+one batch, each on the tokens of its own sequences. Else, and where an adapter changes what those do
+not compute, it is llama.cpp's, which has one set of them for a whole batch.
 
 Whether an adapter is for this model is checked in Python before, by the daemon. Knows nothing of
 how the model itself is loaded.
@@ -14,54 +18,98 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import BackendError
+from registry.errors import RegistryError
+from registry.formats.gguf import read_header
+from runner.backends.backend import BackendError, Row
 from runner.backends.host_sampling import native_log
+from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
+Acting = tuple[tuple[Any, float], ...]  # handles of llama.cpp's, and their scales
+
 
 class Adapters:
-    """Those of one context. They are freed with its model."""
+    """Those of one context."""
 
-    def __init__(self, context: Any, handles: Sequence[Any], scales: tuple[float, ...]) -> None:
-        """Sets them. Raises BackendError."""
+    def __init__(self, context: Context, mixed: MixedAdapters | None = None) -> None:
+        """mixed: of hearth's kernels, if they compute the context's products."""
         self._context = context
-        self._handles = (native.llama_adapter_lora_p_ctypes * len(handles))()
-        for at, handle in enumerate(handles):
-            self._handles[at] = ctypes.cast(handle, native.llama_adapter_lora_p_ctypes)
-        self._scales: tuple[float, ...] | None = None
-        self.scale(scales)
+        self._mixed = mixed
+        self._own: dict[str, Any] = {}  # llama.cpp's, by name
+        self._acting: Acting = ()
 
-    def move(self, context: Any) -> None:
-        """Act on another context of the model. Raises BackendError."""
-        scales, self._scales, self._context = self._scales, None, context
-        self.scale(scales or ())
+    @property
+    def can_mix(self) -> bool:
+        """Whether several may act in one batch."""
+        return self._mixed is not None and not self._own
 
-    def scale(self, scales: tuple[float, ...]) -> None:
-        """Compute with these scales from here on; llama.cpp builds its graph anew where they
-        differ. Raises BackendError."""
-        if scales == self._scales:
-            return
-        count = len(self._handles)
-        values = (ctypes.c_float * count)(*scales)
-        code = native.llama_set_adapters_lora(self._context, self._handles, count, values)
-        if code != 0:
-            raise BackendError(f"llama.cpp rejected the adapters (code {code})")
-        self._scales = scales
+    def load(self, name: str, path: Path) -> None:
+        """See Backend.load_adapter."""
+        try:
+            header = read_header(path)
+        except RegistryError as error:
+            raise ModelLoadFailed(f"the adapter {name}: {error}") from error
+        with native_log.library_errors() as library_errors:
+            if self._mixed is not None and can_mix(header):
+                self._mixed.load(name, path, self._context.model, library_errors)
+            else:
+                self._own[name] = _load(path, self._context.model, library_errors)
+
+    def unload(self, name: str) -> None:
+        """See Backend.unload_adapter."""
+        if name in self._own:
+            self._set(())
+            native.llama_adapter_lora_free(self._own.pop(name))
+        elif self._mixed is not None:
+            self._mixed.unload(name)
+
+    def moved(self) -> None:
+        """The context was made anew."""
+        self._acting = ()
+
+    def act(self, rows: Sequence[Row]) -> None:
+        """Compute the batch of rows with their adapters. Raises BackendError."""
+        acting: Acting = tuple(
+            (self._own[name], scale) for name, scale in rows[0].adapters if name in self._own
+        )
+        if self._mixed is not None:
+            self._mixed.use(rows)
+            if self._mixed.hook is not None:
+                acting = ((self._mixed.hook, 1.0), *acting)
+        self._set(acting)
+        if self._mixed is not None:
+            self._mixed.free_unused()
+
+    def _set(self, acting: Acting) -> None:
+        """llama.cpp builds its graph anew where they differ."""
+        if acting != self._acting:
+            _set(self._context.handle, acting)
+            self._acting = acting
 
 
-def apply_adapters(
-    plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]
-) -> Adapters | None:
-    """Load the plan's adapters for model and set them, with their scales, on context; None: it has
-    none. Raises ModelLoadFailed with the library's last words."""
-    if not plan.adapters:
-        return None
-    handles = [_load(Path(path), model, library_errors) for path, _ in plan.adapters]
+def apply_adapters(plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]) -> None:
+    """Let the plan's adapters act, with their scales, in all that context computes from here on.
+    They are freed with model. Raises ModelLoadFailed with the library's last words."""
+    acting = tuple(
+        (_load(Path(path), model, library_errors), scale) for path, scale in plan.adapters
+    )
     try:
-        return Adapters(context, handles, tuple(scale for _, scale in plan.adapters))
+        _set(context, acting)
     except BackendError as error:
         raise ModelLoadFailed(str(error)) from None
+
+
+def _set(context: Any, acting: Acting) -> None:
+    count = len(acting)
+    handles = (native.llama_adapter_lora_p_ctypes * count)()
+    for at, (handle, _) in enumerate(acting):
+        handles[at] = ctypes.cast(handle, native.llama_adapter_lora_p_ctypes)
+    scales = (ctypes.c_float * count)(*(scale for _, scale in acting))
+    code = native.llama_set_adapters_lora(context, handles, count, scales)
+    if code != 0:
+        raise BackendError(f"llama.cpp rejected the adapters (code {code})")
 
 
 def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:
@@ -72,6 +120,7 @@ def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:
             f"the adapter {path.name} was rejected: llama.cpp cannot load it ({reason})"
         )
     if native.llama_adapter_get_alora_n_invocation_tokens(handle):
+        native.llama_adapter_lora_free(handle)
         raise ModelLoadFailed(
             f"the adapter {path.name} is an activated LoRA, which applies to part of the prompt "
             "only; this version applies adapters to all of it"

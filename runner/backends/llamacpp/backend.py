@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from runner.backends.host_sampling.sampler import HostSampler
 from runner.backends.llamacpp.adapters import Adapters
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.mixed_adapters import MixedAdapters
 from runner.backends.llamacpp.resize import resize
 from runner.backends.llamacpp.saved_sequence import (
     JoinedParts,
@@ -59,12 +61,12 @@ class LlamaCppBackend(Backend):
         context: Context,
         capacity: Capacity,
         vision: LlamaCppVisionEncoder | None = None,
-        adapters: Adapters | None = None,
         parameters: Any = None,
+        mixed: MixedAdapters | None = None,
     ) -> None:
-        """Takes over context and vision, which is that of rows with images. adapters: of the
-        context. parameters: that it was made with; None: its cache does not grow. Of
-        copies in parts, the context has one sequence more than the capacity."""
+        """Takes over context and vision, which is that of rows with images. parameters: that it was
+        made with; None: its cache does not grow. mixed: where hearth's kernels compute. Of copies
+        in parts, the context has one sequence more than the capacity."""
         self.capacity = capacity
         self._parameters = parameters
         self._context = context
@@ -74,7 +76,7 @@ class LlamaCppBackend(Backend):
         self._grouping = SmallBatchPolicy()
         self._sampling = RowSampler(capacity.vocabulary)
         self._vision = vision
-        self._adapters = adapters
+        self._adapters = Adapters(context, mixed)
         differ = vision is not None and vision.uses_mrope
         self._positions = SequencePositions() if differ else None
         self._images = None if vision is None else ImageBatch(context, self._positions)
@@ -83,9 +85,15 @@ class LlamaCppBackend(Backend):
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
         return HostSampler(params, self._sampling.candidates, self.capacity.vocabulary)
 
-    def scale_adapters(self, scales: tuple[float, ...]) -> None:
-        if self._adapters is not None:
-            self._adapters.scale(scales)
+    @property
+    def mixes_adapters(self) -> bool:
+        return self._adapters.can_mix
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        self._adapters.load(name, path)
+
+    def unload_adapter(self, name: str) -> None:
+        self._adapters.unload(name)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:
@@ -128,6 +136,7 @@ class LlamaCppBackend(Backend):
             fault, sampled = error, []
         try:
             self._batch.fill(last, all_outputs=True, sequence_positions=self._positions or None)
+            self._adapters.act(last)
             states = self._context.states(self._batch)
         except PoolFull as error:
             raise BackendError(str(error)) from None  # something has changed
@@ -148,8 +157,7 @@ class LlamaCppBackend(Backend):
             logits = self._compute_separately(rows)
             self._grouping.record_separate(len(rows), time.perf_counter() - began_s)
             return logits
-        self._batch.fill(rows, sequence_positions=self._positions or None)
-        self._context.decode(self._batch)
+        self._decode(rows)
         if not outputs:
             return None
         view = self._context.logits(outputs)
@@ -157,12 +165,16 @@ class LlamaCppBackend(Backend):
             self._grouping.record_together(len(rows), time.perf_counter() - began_s)
         return view
 
+    def _decode(self, rows: Sequence[Row]) -> None:
+        self._batch.fill(rows, sequence_positions=self._positions or None)
+        self._adapters.act(rows)
+        self._context.decode(self._batch)
+
     def _compute_separately(self, rows: Sequence[Row]) -> LogitRows:
         logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
         for at, row in enumerate(rows):
             try:
-                self._batch.fill([row], sequence_positions=self._positions or None)
-                self._context.decode(self._batch)
+                self._decode([row])
             except PoolFull:
                 for done in rows[:at]:
                     self.trim(done.sequence, done.position)
@@ -181,6 +193,7 @@ class LlamaCppBackend(Backend):
             for at, row in enumerate(rows):
                 if row.image is not None:
                     begun.append(row)
+                    self._adapters.act([row])
                     found = images.decode(row)
                     ends.update({} if found is None else {at: found})
             text = [row for row in rows if row.image is None]
@@ -284,8 +297,7 @@ class LlamaCppBackend(Backend):
 
     def grow(self, pool_tokens: int) -> None:
         resize(self._context, self._parameters, pool_tokens)
-        if self._adapters is not None:
-            self._adapters.move(self._context.handle)
+        self._adapters.moved()
         tokens = native.llama_n_ctx(self._context.handle)
         self.capacity = replace(self.capacity, pool_tokens=tokens)
 

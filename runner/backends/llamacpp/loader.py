@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from llama_cpp import llama_cpp as native
 
+from kernels.native import library_path
+from kernels.native.adapters import AdapterLibrary
 from runner.backends.backend import (
     Backend,
     Capacity,
@@ -26,7 +28,7 @@ from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp import kernels
-from runner.backends.llamacpp.adapters import Adapters, apply_adapters
+from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import (
@@ -36,6 +38,7 @@ from runner.backends.llamacpp.embedding import (
     pooling_of,
 )
 from runner.backends.llamacpp.gelu import choose_gelu
+from runner.backends.llamacpp.mixed_adapters import MixedAdapters
 from runner.backends.llamacpp.parameters import (
     PART_TOKENS,
     copies_parts,
@@ -53,6 +56,13 @@ from runner.types import LoadPlan
 
 if TYPE_CHECKING:
     from runner.backends.llamacpp.vision.encoder import LlamaCppVisionEncoder
+
+
+_WIDE = (  # the types of models whose matrices have more than eight bits
+    native.LLAMA_FTYPE_ALL_F32,
+    native.LLAMA_FTYPE_MOSTLY_F16,
+    native.LLAMA_FTYPE_MOSTLY_BF16,
+)
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
@@ -75,7 +85,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             if not handle:
                 raise _failure(plan, "no context could be created for it", library_errors)
             try:
-                adapters = apply_adapters(plan, model, handle, library_errors)
+                if plan.embedding and plan.adapters:
+                    apply_adapters(plan, model, handle, library_errors)
             except BaseException:
                 native.llama_free(handle)
                 raise
@@ -91,7 +102,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
             "generation"
         )
-    backend, pair = _backend(plan, context, params, vision, adapters)
+    backend, pair = _backend(plan, context, params, vision)
     return LoadedBackend(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
@@ -116,10 +127,9 @@ def _backend(
     context: Context,
     parameters: Any,
     vision: LlamaCppVisionEncoder | None,
-    adapters: Adapters | None,
 ) -> tuple[Backend, PairEncoder | None]:
     if not plan.embedding:
-        return _generation(plan, context, parameters, vision, adapters), None
+        return _generation(plan, context, parameters, vision), None
     capacity = _embedding_capacity(plan, context)
     if not plan.ranking:
         return LlamaCppEmbeddingBackend(
@@ -186,7 +196,6 @@ def _generation(
     context: Context,
     parameters: Any,
     vision: LlamaCppVisionEncoder | None,
-    adapters: Adapters | None,
 ) -> LlamaCppBackend:
     handle, model = context.handle, context.model
     recurrent, parts = is_recurrent(model), copies_parts(model)
@@ -212,12 +221,20 @@ def _generation(
             score_tokens=min(MAX_SCORE_TOKENS, batch_tokens),
             draft_tokens=0 if recurrent else max_draft_tokens(plan, model),
             hidden_states=True,
-            adapter_scales=tuple(scale for _, scale in plan.adapters),
         ),
         vision,
-        adapters,
         parameters,
+        _mixed_adapters(plan, model, recurrent),
     )
+
+
+def _mixed_adapters(plan: LoadPlan, model: Any, recurrent: bool) -> MixedAdapters | None:
+    """Where hearth's kernels compute batches whose tokens llama.cpp leaves in their order."""
+    path = library_path("llamacpp")
+    if not plan.native_kernels or recurrent or path is None:
+        return None
+    kind = native.llama_model_ftype(model) & ~native.LLAMA_FTYPE_GUESSED
+    return MixedAdapters(AdapterLibrary(path), narrow=kind not in _WIDE)
 
 
 def _embedding_capacity(plan: LoadPlan, context: Context) -> Capacity:

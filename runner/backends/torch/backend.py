@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,7 +40,7 @@ from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.fused_decoder import fuse
 from runner.backends.torch.layers.decoder import PlacedVectors
-from runner.backends.torch.loading.adapters import AdapterScales
+from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
 from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
@@ -76,11 +77,12 @@ class TorchBackend(Backend, LaunchAhead):
         caches: Sequence[LayerCache],
         pool: BlockPool,
         device: Any,
-        scales: AdapterScales | None = None,
+        adapters: LoraAdapters | None = None,
     ) -> None:
-        """scales: of the adapters in model."""
+        """adapters: those that model may have."""
         self.capacity = capacity
-        self._scales = scales
+        self._adapters = adapters
+        self._adapted = False  # adapters act in this step
         self._model: LanguageModel | None = model
         self._caches = list(caches)
         self._pool = pool
@@ -104,9 +106,20 @@ class TorchBackend(Backend, LaunchAhead):
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
         return self._sampling.create(params)
 
-    def scale_adapters(self, scales: tuple[float, ...]) -> None:
-        if self._scales is not None:
-            self._scales.set(scales)
+    @property
+    def mixes_adapters(self) -> bool:
+        return True
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        if self._adapters is None:
+            super().load_adapter(name, path)
+        else:
+            with torch.inference_mode():
+                self._adapters.load(name, path)
+
+    def unload_adapter(self, name: str) -> None:
+        if self._adapters is not None:
+            self._adapters.unload(name)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:
@@ -168,11 +181,13 @@ class TorchBackend(Backend, LaunchAhead):
         tokens, positions, step = self._batch.fill(layout)
         tokens = tokens if given is None else given
         wanted = output_indices(rows, layout)
+        self._act(rows, layout)
         vectors = _placed_vectors(rows, layout) if layout.vectors else ()
         if not vectors and wanted == list(range(len(tokens))):
             if (
                 isinstance(step, PagedAttentionStep)
                 and self._graphs
+                and not self._adapted
                 and layout.decodes == len(rows)
             ):
                 return self._graphs.run(tokens, positions, step)
@@ -186,7 +201,15 @@ class TorchBackend(Backend, LaunchAhead):
                 row.hidden.values = hidden[end - 1].float().tolist()
         if not wanted:
             return None
+        if self._adapted and self._adapters is not None:
+            self._adapters.act_on(wanted)
         return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
+
+    def _act(self, rows: Sequence[Row], layout: StepLayout) -> None:
+        """Let the adapters of the rows act in this step."""
+        if self._adapters is not None:
+            placed = [rows[at] for at in layout.order]
+            self._adapted = self._adapters.act(placed, layout.counts.tolist())
 
     def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """Of all tokens of the step."""
@@ -196,7 +219,7 @@ class TorchBackend(Backend, LaunchAhead):
     def _forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """The model's hidden states, by its faster self where there is one."""
         assert self._model is not None
-        fused = self._fused
+        fused = None if self._adapted else self._fused
         if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
             return fused.forward(tokens, step)
         return self._model.forward(tokens, positions, step)

@@ -27,6 +27,7 @@ from kernels.native.decode import (
 from kernels.native.linear import supports
 from runner.backends.torch.attention.cpu import CpuAttentionStep
 from runner.backends.torch.attention.paged import LayerCache
+from runner.backends.torch.layers.adapted_linear import base_of
 from runner.backends.torch.layers.decoder import (
     Decoder,
     GatedFeedForward,
@@ -108,7 +109,7 @@ def _fusible_parts(layer: object) -> tuple[SelfAttention, GatedFeedForward] | No
         return None
     maps = (attention.projections, attention.output, feed_forward.gate_up, feed_forward.down)
     config = attention.config
-    known = all(isinstance(one, NativeLinear) for one in maps)
+    known = all(isinstance(base_of(one), NativeLinear) for one in maps)
     if not known or feed_forward.activation is not ops.silu_mul:
         return None
     return (attention, feed_forward) if config.softcap is None and config.sinks is None else None
@@ -139,8 +140,9 @@ def _layer(layer: Any, cache: LayerCache) -> DecoderLayer:
 
 
 def _linear(given: Any) -> NativeLinear:
-    assert isinstance(given, NativeLinear)
-    return given
+    linear = base_of(given)
+    assert isinstance(linear, NativeLinear)
+    return linear
 
 
 def _map(given: Any) -> Projection:

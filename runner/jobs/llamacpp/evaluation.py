@@ -131,7 +131,8 @@ def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
         if not handle:
             raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
         stack.callback(native.llama_free, handle)
-        apply_adapters(plan, model, handle, library_errors)
+        if plan.adapters:
+            apply_adapters(plan, model, handle, library_errors)
         threads = stack.enter_context(ThreadPoolExecutor(native.llama_n_threads(handle)))
         yield stack.enter_context(closing(EvaluationContext(model, handle, context, threads)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from runner.backends.backend import (
@@ -103,8 +104,15 @@ class LaunchAheadBackend(Backend):
     def create_sampler(self, params: SamplingParams) -> Sampler:
         return self._backend.create_sampler(params)
 
-    def scale_adapters(self, scales: tuple[float, ...]) -> None:
-        self._backend.scale_adapters(scales)
+    @property
+    def mixes_adapters(self) -> bool:
+        return self._backend.mixes_adapters
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        self._backend.load_adapter(name, path)
+
+    def unload_adapter(self, name: str) -> None:
+        self._backend.unload_adapter(name)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend. Rows that are in flight are read, the others computed, and the step after

@@ -144,8 +144,8 @@ def read_experts(
         start = f"{prefix}experts.{number}."
         maps = [(start + names.gate, width), (start + names.up, width)]
         return GatedFeedForward(
-            weights.stacked(maps, hidden, bias=bias),
-            weights.linear(start + names.down, width, hidden, bias=bias),
+            weights.stacked(maps, hidden, bias=bias, fixed=True),
+            weights.linear(start + names.down, width, hidden, bias=bias, fixed=True),
             activation,
         )
 

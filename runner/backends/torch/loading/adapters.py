@@ -1,25 +1,28 @@
-"""LoRA adapters (Hu et al., 2021): what they add to the linear maps of a model.
+"""LoRA adapters of a model on torch: loaded and unloaded beside it, acting on the rows of steps.
 
-Owns the way from an adapter's GGUF file to the two small matrices of each map, which are added
-when it is computed: quantized weights stay so, and no second copy of a large matrix is made. Where
-a map stands in a model is weights.py's matter.
+Owns the way from an adapter's GGUF file to what is added to each map of the model. Where a map
+stands in a model is weights.py's matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from kernels.lora.naive import LoraGroups, group_tokens
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
+from runner.backends.backend import Row
+from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
 from runner.backends.torch.loading.gguf_names import TensorOrigin, tensor_origins
 from runner.backends.torch.loading.gguf_tensors import StoredTensors, read_counts, split_halves
 from runner.errors import ModelLoadFailed
+from runner.types import Adapters
 
 Tensor = Any
 _SIDES = (".lora_a", ".lora_b")
@@ -27,92 +30,116 @@ _SIDES = (".lora_a", ".lora_b")
 
 @dataclass(frozen=True, slots=True)
 class LoraPair:
-    """up [outputs, rank] times down [rank, inputs], of the adapter of that number."""
+    """up [outputs, rank] times down [rank, inputs]."""
 
     down: Tensor
     up: Tensor
-    adapter: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoraLinear(Linear):
-    """A map and what adapters add to it: down [inputs, rank], up [rank, outputs], scales [rank]."""
-
-    base: Linear
-    down: Tensor
-    up: Tensor
-    scales: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.base(x), (x @ self.down) * self.scales, self.up)
-
-
-class AdapterScales:
-    """How strongly each adapter acts, in all maps. They change in place: graphs that were recorded
-    read them there."""
-
-    def __init__(self, scales: tuple[float, ...]) -> None:
-        self._scales = scales
-        self._maps: list[tuple[Tensor, Tensor]] = []  # the scales of a map, and whose they are
-
-    def of_map(self, adapters: Sequence[int], dtype: Any, device: Any) -> Tensor:
-        """The scales [rank] of a map: adapters says whose each is."""
-        whose = torch.tensor(adapters, device=device)
-        scales = torch.tensor(self._scales, dtype=dtype, device=device)[whose]
-        self._maps.append((scales, whose))
-        return scales
-
-    def set(self, given: tuple[float, ...]) -> None:
-        """Compute with these from here on."""
-        if given == self._scales:
-            return
-        self._scales = given
-        with torch.inference_mode():
-            for scales, whose in self._maps:
-                scales.copy_(torch.tensor(given, dtype=scales.dtype, device=scales.device)[whose])
 
 
 class LoraAdapters:
-    """The adapters of a model, together."""
+    """The adapters of one model, which may have some at any time."""
 
-    def __init__(self, adapters: Sequence[tuple[str, float]], model: GgufHeader) -> None:
-        """adapters: files and the scale of each. Raises ModelLoadFailed for one that is not for
-        this model."""
-        self.scales = AdapterScales(tuple(scale for _, scale in adapters))
-        self._found: dict[str, list[LoraPair]] = {}
-        self._unused: dict[str, str] = {}
-        for number, (path, _) in enumerate(adapters):
-            try:
-                self._read(read_header(Path(path)), number, model)
-            except RegistryError as error:
-                raise ModelLoadFailed(f"the adapter {Path(path).name}: {error}") from error
+    def __init__(self, model: GgufHeader | None, dtype: Any, device: Any) -> None:
+        """model: its file; None: it can have none. dtype: that it computes in."""
+        self.acting = ActingAdapters()
+        self._model = model
+        self._dtype = dtype
+        self._device = device
+        self._maps: list[AdaptedLinear] = []
+        self._numbers: dict[str, int] = {}
+        # The adapter of each token of a step and its scale, as often as tokens have adapters
+        self._passes: Sequence[tuple[Tensor, Tensor]] = ()
 
-    def for_linear(self, name: str, inputs: int, outputs: int) -> list[LoraPair]:
-        """What is added to the map called name, without ".weight". Raises ModelLoadFailed where
-        the shapes are others."""
-        found = self._found.get(name, [])
-        self._unused.pop(name, None)
-        for pair in found:
-            if (pair.up.shape[0], pair.down.shape[1]) != (outputs, inputs):
-                raise ModelLoadFailed(
-                    f"the adapter's matrices for {name} make it"
-                    f" {[pair.up.shape[0], pair.down.shape[1]]}, the model's is"
-                    f" {[outputs, inputs]}: it was made for another model"
-                )
-        return found
+    def adaptable(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
+        """A map of the model that adapters may change. parts: names, without ".weight", and outputs
+        of what it is made of."""
+        self._maps.append(AdaptedLinear(base, parts, inputs, self.acting))
+        return self._maps[-1]
 
-    def check_all_used(self) -> None:
-        """Raises ModelLoadFailed when a map that an adapter changes is not in the model."""
-        if self._unused:
-            name, file = next(iter(self._unused.items()))
+    def load(self, name: str, path: Path) -> None:
+        """See Backend.load_adapter."""
+        try:
+            pairs = self._read(name, read_header(path))
+        except RegistryError as error:
+            raise ModelLoadFailed(f"the adapter {name}: {error}") from error
+        known = {stem: (outputs, one.inputs) for one in self._maps for stem, outputs in one.parts}
+        for stem, pair in pairs.items():
+            if stem in known:
+                _check_shape(stem, pair, known[stem])
+                continue
             raise ModelLoadFailed(
-                f"the adapter {file} changes {shown(name)}, which is not a linear layer"
-                " of this model; the backend llamacpp may apply it"
+                f"the adapter {name} changes {shown(stem)}, which is not a linear"
+                " layer of this model that the backend torch adapts; the backend llamacpp may"
+                " apply it"
             )
+        number = next(n for n in range(len(self._numbers) + 1) if n not in self._numbers.values())
+        for one in self._maps:
+            parts = [(outputs, pairs.get(stem)) for stem, outputs in one.parts]
+            one.bank.put(number, self._joined(parts))
+        self._numbers[name] = number
 
-    def _read(self, header: GgufHeader, number: int, model: GgufHeader) -> None:
-        name = header.path.name
-        if header.metadata.get("general.type") != "adapter":
+    def unload(self, name: str) -> None:
+        """See Backend.unload_adapter."""
+        number = self._numbers.pop(name)
+        for one in self._maps:
+            one.bank.put(number, None)
+
+    def act_everywhere(self, adapters: Adapters) -> None:
+        """In all that is computed from here on these act, on all tokens."""
+        self._passes = ()
+        self.acting.groups = ()
+        self.acting.everywhere = [(self._numbers[name], scale) for name, scale in adapters]
+
+    def act(self, rows: Sequence[Row], counts: Sequence[int]) -> bool:
+        """The next step is that of rows, of so many tokens each. False: no adapter acts."""
+        first = rows[0].adapters
+        if all(row.adapters == first for row in rows):
+            self.act_everywhere(first)
+            return bool(first)
+        tokens, most = torch.tensor(counts), max(len(row.adapters) for row in rows)
+        passes = []
+        for at in range(most):
+            given = [row.adapters[at] if at < len(row.adapters) else None for row in rows]
+            numbers = [-1 if each is None else self._numbers[each[0]] for each in given]
+            scales = [0.0 if each is None else each[1] for each in given]
+            whose = torch.tensor(numbers).repeat_interleave(tokens)
+            passes.append((whose, torch.tensor(scales).repeat_interleave(tokens)))
+        self._passes = passes
+        self.acting.everywhere = ()
+        self.acting.groups = self._grouped(self._passes)
+        return True
+
+    def act_on(self, tokens: Sequence[int]) -> None:
+        """What is computed next is of these tokens of the step only."""
+        if self._passes:
+            places = torch.tensor(tokens)
+            chosen = [(whose[places], scales[places]) for whose, scales in self._passes]
+            self.acting.groups = self._grouped(chosen)
+
+    def _grouped(self, passes: Sequence[tuple[Tensor, Tensor]]) -> Sequence[LoraGroups]:
+        return [group_tokens(whose, scales, self._device) for whose, scales in passes]
+
+    def _joined(self, parts: Sequence[tuple[int, LoraPair | None]]) -> tuple[Tensor, Tensor] | None:
+        """What is added to a map of parts, as one product: with zeros where they do not meet."""
+        pairs = [pair for _, pair in parts if pair is not None]
+        if not pairs:
+            return None
+        outputs, rank = sum(size for size, _ in parts), sum(len(pair.down) for pair in pairs)
+        up = torch.zeros((outputs, rank), dtype=torch.float32)
+        first, column = 0, 0
+        for size, pair in parts:
+            if pair is not None:
+                end = column + len(pair.down)
+                up[first : first + size, column:end] = pair.up
+                column = end
+            first += size
+        down = torch.cat([pair.down for pair in pairs])
+        return down.to(self._device, self._dtype), up.to(self._device, self._dtype)
+
+    def _read(self, name: str, header: GgufHeader) -> Mapping[str, LoraPair]:
+        """What an adapter adds to each map."""
+        model = self._model
+        if header.metadata.get("general.type") != "adapter" or model is None:
             raise ModelLoadFailed(f"{name} is not an adapter")
         if header.architecture != model.architecture:
             raise ModelLoadFailed(
@@ -124,6 +151,7 @@ class LoraAdapters:
         stored = StoredTensors(header)
         alpha = header.metadata.get("adapter.lora.alpha")
         alpha = float(alpha) if isinstance(alpha, int | float) else 0.0
+        found = {}
         for stem, origin in tensor_origins(model.architecture, read_counts(model), targets).items():
             down, up = (_side(stored, origin, side) for side in _SIDES)
             if up.shape[1] != down.shape[0] or not len(down):
@@ -132,36 +160,17 @@ class LoraAdapters:
                     f" {list(down.shape)} and {list(up.shape)}"
                 )
             factor = alpha / len(down) if alpha else 1.0
-            place = stem.removesuffix(".weight")
-            self._found.setdefault(place, []).append(LoraPair(down, up * factor, number))
-            self._unused[place] = name
+            found[stem.removesuffix(".weight")] = LoraPair(down, up * factor)
+        return found
 
 
-def add_adapters(
-    base: Linear,
-    parts: Sequence[tuple[int, Sequence[LoraPair]]],
-    scales: AdapterScales,
-    dtype: Any,
-    device: Any,
-) -> Linear:
-    """base with what is added to its outputs: parts: how many outputs each has, and what is added
-    to these. One product for all of them; it has zeros where they do not meet. scales: gets those
-    of this map."""
-    pairs = [pair for _, found in parts for pair in found]
-    if not pairs:
-        return base
-    outputs, rank = sum(size for size, _ in parts), sum(len(pair.down) for pair in pairs)
-    up = torch.zeros((rank, outputs), dtype=torch.float32)
-    first, row = 0, 0
-    for size, found in parts:
-        for pair in found:
-            up[row : row + len(pair.down), first : first + size] = pair.up.t()
-            row += len(pair.down)
-        first += size
-    down = torch.cat([pair.down for pair in pairs]).t().contiguous()
-    whose = [pair.adapter for pair in pairs for _ in range(len(pair.down))]
-    own = scales.of_map(whose, dtype, device)
-    return LoraLinear(base, down.to(device, dtype), up.to(device, dtype), own)
+def _check_shape(name: str, pair: LoraPair, wanted: tuple[int, int]) -> None:
+    found = pair.up.shape[0], pair.down.shape[1]
+    if found != wanted:
+        raise ModelLoadFailed(
+            f"the adapter's matrices for {name} make it {list(found)}, the model's is"
+            f" {list(wanted)}: it was made for another model"
+        )
 
 
 def _side(stored: StoredTensors, origin: TensorOrigin, side: str) -> Tensor:

@@ -68,10 +68,10 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     vocabulary = read_vocabulary(path)
     try:
         with torch.inference_mode():
-            adapters = LoraAdapters(plan.adapters, source.header) if plan.adapters else None
+            adapters = LoraAdapters(source.header, placement.dtype, placement.device)
             model = build_model(source, placement, progress, adapters)
             backend = (
-                _embedder(plan, source.header, model, memory, context)
+                _embedder(plan, source.header, model, memory, context, adapters)
                 if plan.embedding
                 else generator(plan, source.config, memory, model, context, adapters)
             )
@@ -124,6 +124,7 @@ def _embedder(
     model: Decoder | Encoder,
     memory: TorchMemoryPlan,
     context: int,
+    adapters: LoraAdapters,
 ) -> TorchEmbeddingBackend:
     if plan.ranking or isinstance(model, Decoder):
         what = "scores pairs of texts" if plan.ranking else "is not an encoder"
@@ -142,6 +143,9 @@ def _embedder(
         partial_share=False,
         vector_width=model.word_embeddings.shape[1],
     )
+    for path, _ in plan.adapters:
+        adapters.load(path, Path(path))
+    adapters.act_everywhere(plan.adapters)
     return TorchEmbeddingBackend(model, capacity, pooling_of(header), memory.device)
 
 
@@ -153,8 +157,8 @@ def generator(
     context: int,
     adapters: LoraAdapters | None = None,
 ) -> Backend:
-    """A model with its cache, as memory plans it. adapters: its own. Raises ModelLoadFailed for one
-    that only reads, and what torch raises when memory is short."""
+    """A model with its cache, as memory plans it. adapters: those that it may have. Raises
+    ModelLoadFailed for one that only reads, and what torch raises when memory is short."""
     if isinstance(model, Encoder):
         raise ModelLoadFailed(
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
@@ -180,10 +184,8 @@ def generator(
         draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
         hidden_states=True,
         input_width=shape.hidden,
-        adapter_scales=tuple(scale for _, scale in plan.adapters),
     )
     pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
-    scales = None if adapters is None else adapters.scales
-    backend = TorchBackend(model, capacity, caches, pool, memory.device, scales)
+    backend = TorchBackend(model, capacity, caches, pool, memory.device, adapters)
     # Which tokens a step with drafts gives is known once it was read: the next one has to wait.
     return backend if plan.draft_tokens else launch_ahead(backend)

@@ -35,7 +35,7 @@ from runner.backends.torch.layers.native_linear import (
 )
 from runner.backends.torch.layers.packed_linear import join_packed
 from runner.backends.torch.loading import quantization as quantizations
-from runner.backends.torch.loading.adapters import LoraAdapters, add_adapters
+from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
 
@@ -138,16 +138,24 @@ class WeightLoader:
             )
         return tensor.to(device=self.placement.device, copy=True)
 
-    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = False) -> Linear:
-        """The map called name, without ".weight". Raises ModelLoadFailed."""
-        return self.stacked([(name, outputs)], inputs, bias=bias)
+    def linear(
+        self, name: str, inputs: int, outputs: int, *, bias: bool = False, fixed: bool = False
+    ) -> Linear:
+        """The map called name, without ".weight". fixed: see stacked. Raises ModelLoadFailed."""
+        return self.stacked([(name, outputs)], inputs, bias=bias, fixed=fixed)
 
     def stacked(
-        self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool = False
+        self,
+        parts: Sequence[tuple[str, int]],
+        inputs: int,
+        *,
+        bias: bool = False,
+        fixed: bool = False,
     ) -> Linear:
         """Maps (name, outputs) of the same inputs as one: queries, keys and values; gate and up.
-        Raises ModelLoadFailed."""
-        return self._adapted(self._stacked(parts, inputs, bias=bias), parts, inputs)
+        fixed: no adapter can change it. Raises ModelLoadFailed."""
+        base = self._stacked(parts, inputs, bias=bias)
+        return base if fixed else self._adapted(base, parts, inputs)
 
     def _stacked(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self.placement.packed:
@@ -206,8 +214,6 @@ class WeightLoader:
         """Raises ModelLoadFailed when the checkpoint has tensors that nobody asked for: what it
         computes then is something else than the config says."""
         self._buffer = None
-        if self._adapters is not None:
-            self._adapters.check_all_used()
         extra = sorted(
             name
             for name in self._source.names
@@ -219,14 +225,9 @@ class WeightLoader:
             )
 
     def _adapted(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
-        """base with what adapters add to it."""
-        if self._adapters is None:
-            return base
-        added = [
-            (outputs, self._adapters.for_linear(name, inputs, outputs)) for name, outputs in parts
-        ]
-        place = self.placement
-        return add_adapters(base, added, self._adapters.scales, place.dtype, place.device)
+        """base with what adapters will add to it."""
+        adapters = self._adapters
+        return base if adapters is None else adapters.adaptable(base, parts, inputs)
 
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self._kernels is not None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from runner.backends.backend import BackendError, PoolFull, Row, RowFault, Sampl
 from runner.engine.admission import MAX_TOKEN_VALUES
 from runner.engine.engine import Engine
 from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
-from runner.types import EmbeddingForm, Finish, GenerateRequest, SamplingParams
+from runner.types import Adapters, EmbeddingForm, Finish, GenerateRequest, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeSampler
 from tests.unit.runner.engine.runs import TOKENIZER, Recorder, Run, encode
 
@@ -517,38 +518,81 @@ def test_a_cancelled_embedding_is_not_computed() -> None:
     assert not run.engine.busy
 
 
-class Scaled(Recorder):
-    """A backend with two adapters, which remembers what was computed with which scales."""
+class Adapted(Recorder):
+    """A backend with adapters, which remembers which acted on which sequences in a step."""
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(replace(run.backend.capacity, adapter_scales=(1.0, 0.5)))
-        self.computed: list[tuple[tuple[float, ...], list[int]]] = []
-        self.scales: tuple[float, ...] = ()
+    def __init__(self, run: Run, *, mixes: bool) -> None:
+        super().__init__(run.backend.capacity)
+        self.computed: list[dict[Adapters, set[int]]] = []
+        self.loaded: list[str] = []
+        self._mixes = mixes
 
-    def scale_adapters(self, scales: tuple[float, ...]) -> None:
-        self.scales = scales
+    @property
+    def mixes_adapters(self) -> bool:
+        return self._mixes
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        self.loaded.append(name)
+
+    def unload_adapter(self, name: str) -> None:
+        self.loaded.remove(name)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
-        self.computed.append((self.scales, sorted(row.sequence for row in rows)))
+        step: dict[Adapters, set[int]] = {}
+        for row in rows:
+            step.setdefault(row.adapters, set()).add(row.sequence)
+        self.computed.append(step)
         return super().step(rows)
 
 
-def test_sequences_are_computed_with_the_scales_of_their_adapters_and_no_others() -> None:
+BOTH: Adapters = (("a", 1.0), ("b", 0.5))
+ONE: Adapters = (("b", 2.0),)
+
+
+def adapted_run(*, mixes: bool) -> tuple[Run, Adapted]:
     run = Run()
-    run.backend = backend = Scaled(run)
+    run.backend = backend = Adapted(run, mixes=mixes)
     run.engine = Engine(backend, TOKENIZER)
-    asked = {"own": None, "one": {1: 2.0}, "same": {0: 0.0, 1: 2.0}, "loaded": {0: 1.0, 1: 0.5}}
-    for id, scales in asked.items():
-        run.submit(id, "the very same prompt" * 4, adapter_scales=scales, max_tokens=5)
+    for name in ("a", "b"):
+        run.engine.adapters.load(name, Path(name))
+    return run, backend
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_what_was_computed_with_other_adapters_is_of_no_use_to_a_sequence(mixes: bool) -> None:
+    run, backend = adapted_run(mixes=mixes)
+    asked = {"both": BOTH, "one": ONE, "plain": (), "again": ONE, "more": BOTH}
+    for id, adapters in asked.items():
+        run.submit(id, "the very same prompt" * 4, adapters=adapters, max_tokens=5)
     run.finish()
-    assert {scales for scales, _ in backend.computed} == {(1.0, 0.5), (0.0, 2.0)}
-    of = {scales: {s for each, slots in backend.computed if each == scales for s in slots}
-          for scales, _ in backend.computed}  # fmt: skip
+    assert {each for step in backend.computed for each in step} == {BOTH, ONE, ()}
+    assert max(map(len, backend.computed)) == (3 if mixes else 1)
+    of = {a: {s for step in backend.computed for s in step.get(a, ())} for a in (BOTH, ONE, ())}
     assert not set.intersection(*of.values())
     texts = {id: "".join(delta.text for delta in deltas) for id, deltas in run.deltas.items()}
     assert len(set(texts.values())) == 1
     ends = {id: deltas[-1].finish for id, deltas in run.deltas.items()}
     cached = {id: end.usage.cached_tokens for id, end in ends.items() if end is not None}
-    assert cached["own"] == cached["one"] == 0
-    assert cached["same"] > 0
-    assert cached["loaded"] > 0
+    assert cached["both"] == cached["one"] == cached["plain"] == 0
+    assert cached["again"] > 0
+    assert cached["more"] > 0
+
+
+def test_an_adapter_in_use_stays_and_one_that_is_not_loaded_is_refused() -> None:
+    run, backend = adapted_run(mixes=True)
+    run.submit("r", "some text", adapters=ONE, max_tokens=5)
+    run.step()
+    with pytest.raises(Conflict, match="the adapter b is in use"):
+        run.engine.adapters.unload("b")
+    run.engine.adapters.unload("a")
+    run.finish()
+    run.engine.adapters.unload("b")
+    assert backend.loaded == []
+    with pytest.raises(Conflict, match="the adapter b is not loaded"):
+        run.submit("s", "some text", adapters=ONE)
+    with pytest.raises(Conflict, match="the adapter b is not loaded"):
+        run.engine.embed(GenerateRequest("e", adapters=ONE), [[1]], truncate=True)
+    run.engine.adapters.load("b", Path("b"))
+    run.submit("t", "some text", adapters=ONE, max_tokens=5)
+    run.finish()
+    assert run.deltas["t"][-1].finish is not None

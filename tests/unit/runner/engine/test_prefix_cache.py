@@ -195,18 +195,22 @@ def test_only_what_is_as_public_makes_a_sequence_redundant() -> None:
         assert sharing.covers(FinishedSequence(1, tokens, 40, salt, public=public), inner) == covers
 
 
-def test_a_prefix_is_of_no_use_with_other_scales_of_the_adapters() -> None:
+HALF = (("one", 0.5),)
+
+
+def test_a_prefix_is_of_no_use_with_other_adapters_or_scales() -> None:
     cache = PrefixCache()
     tokens = array("i", range(40))
-    source = FinishedSequence(0, tokens, 20, "mine", public=15, adapters=(0.5,))
+    source = FinishedSequence(0, tokens, 20, "mine", public=15, adapters=HALF)
     cache.add(source)
     for salt, length in (("mine", 20), ("yours", 15)):
         assert cache.longest_match(tokens, salt) is None
-        assert cache.longest_match(tokens, salt, (1.0,)) is None
-        match = cache.longest_match(tokens, salt, (0.5,))
+        for others in ((("one", 1.0),), (("two", 0.5),)):
+            assert cache.longest_match(tokens, salt, others) is None
+            assert cache.ahead(tokens, salt, others) is None
+        match = cache.longest_match(tokens, salt, HALF)
         assert match is not None
         assert match.length == length
-    assert cache.ahead(tokens, "mine", (1.0,)) is None
-    assert cache.ahead(tokens, "mine", (0.5,)) is not None
+    assert cache.ahead(tokens, "mine", HALF) is not None
     other = FinishedSequence(1, tokens, 40, "mine", public=15)
     assert not PrefixSharing().covers(other, source)  # type: ignore[arg-type]

@@ -115,11 +115,13 @@ def test_another_model_or_way_to_load_it_finds_and_opens_nothing(
     assert [one.name for one in found] == [name]
 
 
-def test_scales_of_adapters_and_salts_are_kept_apart(client: PrefixClient) -> None:
-    scaled = Owner(ME.salt, (0.5,))
+def test_adapters_and_salts_are_kept_apart(client: PrefixClient) -> None:
+    scaled = Owner(ME.salt, (("one", 0.5),))
     client.save(part(), scaled)
     assert client.find(TOKENS, ME) == []
-    assert client.find(TOKENS, Owner("0123456789abcdef::you", (0.5,))) == []
+    for others in ((("one", 1.0),), (("two", 0.5),)):
+        assert client.find(TOKENS, Owner(ME.salt, others)) == []
+    assert client.find(TOKENS, Owner("0123456789abcdef::you", (("one", 0.5),))) == []
     assert sum(one.length for one in client.find(TOKENS, scaled)) == 15
 
 
@@ -128,9 +130,9 @@ def test_scales_of_adapters_and_salts_are_kept_apart(client: PrefixClient) -> No
     [
         {"op": "read", "size": 0},
         {"op": "open", "size": 0},
-        {"op": "find", "size": -1, "salt": "", "scales": []},
-        {"op": "find", "size": 3, "salt": "", "scales": []},
-        {"op": "find", "size": 0, "salt": "", "scales": ["x"]},
+        {"op": "find", "size": -1, "salt": "", "adapters": []},
+        {"op": "find", "size": 3, "salt": "", "adapters": []},
+        {"op": "find", "size": 0, "salt": "", "adapters": ["x"]},
         {"op": "save", "size": 0, "count": "x"},
         {"op": "use", "size": 0, "names": 5},
         [],
@@ -173,7 +175,7 @@ def test_a_worker_that_dies_while_it_saves_leaves_nothing(
         "size": 5000,
         "public": True,
         "salt": "",
-        "scales": [],
+        "adapters": [],
         "token_s": 0.1,
         "whole": False,
     }

@@ -18,6 +18,7 @@ from runner.library.saved_prefixes import SavedPrefixes
 from runner.library.sealed_file import UNFINISHED, SealedWriter
 from runner.settings import Settings
 from runner.token_prefix import common_prefix
+from runner.types import Adapters
 
 ABOUT = {"model": "echo", "files": ["sha256-1"]}
 STATE = b"state" * 4000
@@ -44,14 +45,14 @@ def save(
     salt: str = "me",
     public: int = 0,
     state: bytes = STATE,
-    scales: tuple[float, ...] = (),
+    adapters: Adapters = (),
 ) -> list[str]:
     """As a worker does it; the names of the parts."""
     folder, names = folder_of(prefixes), [""]
     for start in range(0, len(tokens), STEP):
         piece = array("i", tokens[start : start + STEP])
         owner = "" if start + STEP <= public else folder.owner_tag(salt)
-        part = SavedPart(names[-1], owner, scales, piece, 0.01, whole=False)
+        part = SavedPart(names[-1], owner, adapters, piece, 0.01, whole=False)
         writer = prefixes.begin(folder, part, len(state))
         if writer is not None:
             writer.write(state)
@@ -61,10 +62,10 @@ def save(
 
 
 def found(
-    prefixes: SavedPrefixes, tokens: list[int], salt: str = "me", scales: tuple[float, ...] = ()
+    prefixes: SavedPrefixes, tokens: list[int], salt: str = "me", adapters: Adapters = ()
 ) -> int:
     folder = folder_of(prefixes)
-    return sum(match.length for match in prefixes.match(folder, array("i", tokens), salt, scales))
+    return sum(match.length for match in prefixes.match(folder, array("i", tokens), salt, adapters))
 
 
 def files(prefixes: SavedPrefixes) -> list[Path]:
@@ -82,7 +83,7 @@ def test_the_longest_beginning_is_found_again_by_another_daemon(
         assert found(one, [*range(10), *range(50, 70)]) == 20
         assert found(one, [*range(12), 99, 99]) == 12
         assert found(one, [5, *range(20)]) == 0
-        assert found(one, list(range(20)), scales=(0.5,)) == 0
+        assert found(one, list(range(20)), adapters=(("one", 0.5),)) == 0
 
 
 def test_matches_are_those_of_comparing_every_sequence(prefixes: SavedPrefixes) -> None:

@@ -14,10 +14,12 @@ from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Descriptor,
 from registry.names import Name
 from registry.store import Store
 from runner.errors import ModelInvalid
+from runner.models.lease import AskedModel
 from runner.models.load_request import LoadRequest
 from runner.models.memory_plan import MemoryBudget, plan_memory
 from runner.models.model_files import model_files
 from runner.models.model_shape import model_shape
+from runner.settings import Settings
 from tests.gguf_files import (
     Tensor,
     echo_file,
@@ -67,16 +69,30 @@ def bundle(store: Store, model: bytes, *adapters: bytes) -> Bundle:
     return read_bundle(store, store.put_manifest(Name.parse("m"), manifest))
 
 
-def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) -> None:
+def test_adapters_come_with_requests_or_are_there_from_the_start_and_counted(
+    store: Store,
+) -> None:
     found = bundle(store, llama_file(), adapter_file(), adapter_file(rank=3))
-    assert [Path(path) for path in model_files(found).adapters] == [a.path for a in found.adapters]
+    assert model_files(found).adapters == ()
+    assert AskedModel.of(found, {}, Settings()).shape.weights_bytes == len(llama_file())
+    files = model_files(found, with_adapters=True)
+    assert [Path(path) for path in files.adapters] == [a.path for a in found.adapters]
     sizes = len(llama_file()) + len(adapter_file()) + len(adapter_file(rank=3))
     assert model_shape(found).weights_bytes == sizes
     placed = plan_memory(
-        model_files(found), model_shape(found), LoadRequest(lora_scale=0.5), MemoryBudget(8 << 30)
+        files, model_shape(found), LoadRequest(lora_scale=0.5), MemoryBudget(8 << 30)
     )
     assert placed.load_plan.adapters == tuple((str(a.path), 0.5) for a in found.adapters)
     assert placed.estimate.weights_bytes == sizes
+
+
+def test_one_worker_serves_models_that_differ_in_their_adapters(store: Store) -> None:
+    asked = [bundle(store, llama_file(), *adapters) for adapters in ((), (adapter_file(),))]
+    plain, adapted = (AskedModel.of(each, {"lora_scale": 0.5}, Settings()) for each in asked)
+    assert plain.key == adapted.key
+    apart = AskedModel.of(asked[1], {}, Settings(), adapters=True)
+    assert apart.key != plain.key
+    assert apart.shape.weights_bytes > plain.shape.weights_bytes
 
 
 def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store: Store) -> None:
@@ -87,7 +103,8 @@ def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store:
 
 def test_torch_takes_adapters_and_no_draft_model(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file())
-    assert [Path(path) for path in model_files(found, "torch").adapters] == [found.adapters[0].path]
+    files = model_files(found, "torch", with_adapters=True)
+    assert [Path(path) for path in files.adapters] == [found.adapters[0].path]
     assert model_files(found, "torch").draft is None
     weights, added = found.header.parameter_count, found.adapters[0].header.parameter_count
     shape = model_shape(found, "torch")

@@ -97,7 +97,7 @@ def test_a_model_with_its_projector_sees_and_loads_it(store: Store) -> None:
 def test_adapters_stay_beside_a_projector(store: Store) -> None:
     layers = ((PROJECTOR_TYPE, projector_file()), (ADAPTER_TYPE, adapter_file()))
     found = bundle(store, (MODEL_TYPE, llama_file()), *layers)
-    source = model_files(found)
+    source = model_files(found, with_adapters=True)
     assert len(source.adapters) == 1
     assert source.projector is not None
     parts = (llama_file(), projector_file(), adapter_file())

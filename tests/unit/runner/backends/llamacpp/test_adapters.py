@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runner.backends.backend import LoadedBackend, Row
+from kernels.native import library_path
+from runner.backends.backend import HiddenState, LoadedBackend, Row, TargetLogprobs
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.errors import ModelLoadFailed
-from runner.types import SamplingParams
+from runner.types import Adapters, SamplingParams
+from tests.unit.runner.backends.conftest import SPECIAL, WORDS
 
 RANK, WIDTH, ALPHA = 4, 64, 8.0
 TARGETS = {"blk.0.attn_q.weight": (64, 64), "blk.1.ffn_down.weight": (64, 128)}
@@ -21,6 +25,8 @@ PROMPT = [1, 40, 70, 71, 90, 120]
 
 Matrix = NDArray[np.float32]
 Sides = dict[str, tuple[Matrix, Matrix]]
+OpenModel = Callable[..., LoadedBackend]
+VOCABULARY = len(SPECIAL) + 256 + len(WORDS)
 
 
 def sides(seed: int = 3) -> Sides:
@@ -62,28 +68,35 @@ def merge(model: Path, target: Path, of: Sides, scale: float = 1.0) -> Path:
     return target
 
 
-def logits(loaded: LoadedBackend, sequence: int = 0) -> NDArray[np.float32]:
+def logits(
+    loaded: LoadedBackend, sequence: int = 0, adapters: Adapters = ()
+) -> NDArray[np.float32]:
     """Of the token after PROMPT [vocabulary]."""
     backend = loaded.backend
     assert isinstance(backend, LlamaCppBackend)
     sampler = backend.create_sampler(SamplingParams(temperature=0))
-    backend.step([Row(sequence, PROMPT, 0, sampler)])
+    backend.step([Row(sequence, PROMPT, 0, sampler, adapters=adapters)])
     return backend._context.logits(1)[0].copy()
 
 
-def greedy(loaded: LoadedBackend, sequences: tuple[int, ...]) -> list[list[int]]:
-    """Twelve tokens for each sequence, all of them in the same steps."""
+def greedy(loaded: LoadedBackend, adapters: Sequence[Adapters]) -> list[list[int]]:
+    """Twelve tokens for each sequence with its adapters, all of them in the same steps."""
     backend = loaded.backend
-    samplers = [backend.create_sampler(SamplingParams(temperature=0)) for _ in sequences]
-    texts = [[*PROMPT[: 3 + at]] for at in range(len(sequences))]
-    rows = [Row(s, text, 0, x) for s, text, x in zip(sequences, texts, samplers, strict=True)]
-    found: list[list[int]] = [[] for _ in sequences]
+    samplers = [backend.create_sampler(SamplingParams(temperature=0)) for _ in adapters]
+    texts = [[*PROMPT[: 3 + at % 4]] for at in range(len(adapters))]
+    rows = [
+        Row(at, text, 0, sampler, adapters=given)
+        for at, (text, sampler, given) in enumerate(zip(texts, samplers, adapters, strict=True))
+    ]
+    found: list[list[int]] = [[] for _ in adapters]
     for _ in range(12):
         tokens = [sampled.token for sampled in backend.step(rows)]
         for at, token in enumerate(tokens):
             found[at].append(token)
             end = len(texts[at]) + len(found[at]) - 1
-            rows[at] = Row(sequences[at], [token], end, samplers[at])
+            rows[at] = Row(at, [token], end, samplers[at], adapters=adapters[at])
+    for at in range(len(adapters)):
+        backend.release(at)
     return found
 
 
@@ -91,59 +104,130 @@ def relative_error(found: NDArray[np.float32], expected: NDArray[np.float32]) ->
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
+@pytest.fixture(params=[True, False], ids=["hearth's kernels", "llama.cpp"])
+def open_either(open_model: Callable[..., LoadedBackend], request: Any) -> OpenModel:
+    """A model whose adapters are computed by hearth's kernels, and by llama.cpp."""
+    if request.param and library_path("llamacpp") is None:
+        pytest.skip("the kernels were not compiled")
+    return partial(open_model, native_kernels=request.param)
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.5, -1.0])
 def test_an_adapter_gives_the_logits_of_merged_weights(
-    tmp_path: Path,
-    model_file: Callable[..., Path],
-    open_model: Callable[..., LoadedBackend],
-    scale: float,
+    tmp_path: Path, model_file: Callable[..., Path], open_either: OpenModel, scale: float
 ) -> None:
     adapter = write_adapter(tmp_path / "adapter.gguf", sides())
     merged = merge(model_file(), tmp_path / "merged.gguf", sides(), scale)
-    plain = logits(open_model())
-    expected = logits(open_model(path=str(merged)))
-    found = logits(open_model(adapters=((str(adapter), scale),)))
-    assert relative_error(found, expected) < 1e-3
-    later = open_model(adapters=((str(adapter), 0.0),))
-    assert relative_error(logits(later), plain) < 1e-3
-    later.backend.scale_adapters((scale,))
-    assert relative_error(logits(later, 1), expected) < 1e-3
-    later.backend.grow(2048)
-    assert relative_error(logits(later, 2), expected) < 1e-3
+    plain = logits(open_either())
+    expected = logits(open_either(path=str(merged)))
+    model = open_either()
+    model.backend.load_adapter("one", adapter)
+    assert relative_error(logits(model), plain) < 1e-3
+    assert relative_error(logits(model, 1, (("one", scale),)), expected) < 2e-3
+    model.backend.grow(2048)
+    assert relative_error(logits(model, 2, (("one", scale),)), expected) < 2e-3
+    model.backend.unload_adapter("one")
+    assert relative_error(logits(model, 3), plain) < 1e-3
     assert relative_error(plain, expected) > 0.05
 
 
-def test_several_adapters_add_up(
-    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
+def test_several_adapters_of_a_row_add_up(
+    tmp_path: Path, model_file: Callable[..., Path], open_either: OpenModel
 ) -> None:
-    paths = [write_adapter(tmp_path / f"{seed}.gguf", sides(seed)) for seed in (3, 4)]
     first = merge(model_file(), tmp_path / "first.gguf", sides(3))
     both = merge(first, tmp_path / "both.gguf", sides(4), 0.5)
-    scales = zip(map(str, paths), (1.0, 0.5), strict=True)
-    found = logits(open_model(adapters=tuple(scales)))
-    assert relative_error(found, logits(open_model(path=str(both)))) < 1e-3
+    model = open_either()
+    for seed in (3, 4):
+        path = write_adapter(tmp_path / f"{seed}.gguf", sides(seed))
+        model.backend.load_adapter(str(seed), path)
+    found = logits(model, 0, (("3", 1.0), ("4", 0.5)))
+    assert relative_error(found, logits(open_either(path=str(both)))) < 2e-3
 
 
-def test_sequences_computed_together_all_have_the_adapter(
-    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
+def test_rows_of_a_step_have_adapters_of_their_own(
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
 ) -> None:
-    adapter = write_adapter(tmp_path / "adapter.gguf", sides())
-    merged = merge(model_file(), tmp_path / "merged.gguf", sides())
-    with_adapter = greedy(open_model(adapters=((str(adapter), 1.0),)), (0, 1, 2))
-    assert with_adapter == greedy(open_model(path=str(merged)), (0, 1, 2))
-    assert with_adapter != greedy(open_model(), (0, 1, 2))
+    """Their tokens are those of each alone, drafts and prompts of several tokens included."""
+    model = open_model(native_kernels=True)
+    if not load_mixed(model, tmp_path, range(3)):
+        pytest.skip("the kernels were not compiled")
+    of_rows: list[Adapters] = [(("0", 1.0),), (), (("1", 1.0), ("2", -0.5)), (("0", 0.5),)]
+    together = greedy(model, of_rows)
+    assert together == [greedy_alone(model, at, given) for at, given in enumerate(of_rows)]
+    assert len({tuple(tokens) for tokens in together}) == len(of_rows)
+    assert model.backend.mixes_adapters
+
+
+def greedy_alone(model: LoadedBackend, at: int, given: Adapters) -> list[int]:
+    """Those of the row that stands there, the others' adapters being its own."""
+    return greedy(model, [given] * (at + 1))[at]
+
+
+def load_mixed(model: LoadedBackend, folder: Path, seeds: Iterable[int]) -> bool:
+    """Load an adapter for each seed, of other tensors each. False: they do not mix."""
+    for seed in seeds:
+        some = dict(list(sides(seed).items())[seed % 2 :])
+        model.backend.load_adapter(str(seed), write_adapter(folder / f"{seed}.gguf", some))
+    return model.backend.mixes_adapters
+
+
+def test_states_and_scores_are_those_of_a_rows_adapter(
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
+) -> None:
+    model = open_model(native_kernels=True)
+    if not load_mixed(model, tmp_path, range(2)):
+        pytest.skip("the kernels were not compiled")
+    alone: list[Any] = []
+    for at in (0, 1):
+        state, scores = HiddenState(), TargetLogprobs(PROMPT[1:], 0)
+        given = ((str(at), 1.0),)
+        model.backend.step([Row(0, PROMPT, 0, hidden=state, adapters=given)])
+        model.backend.release(0)
+        model.backend.step([Row(0, PROMPT, 0, scoring=scores, adapters=given)])
+        model.backend.release(0)
+        alone.append((state.values, [value for value, _ in scores.logprobs]))
+    states = [HiddenState(), HiddenState()]
+    scored = [TargetLogprobs(PROMPT[1:], 0), TargetLogprobs(PROMPT[1:], 0)]
+    rows = [Row(at, PROMPT, 0, hidden=states[at], adapters=((str(at), 1.0),)) for at in (0, 1)]
+    rows += [
+        Row(2 + at, PROMPT, 0, scoring=scored[at], adapters=((str(at), 1.0),)) for at in (0, 1)
+    ]
+    model.backend.step(rows)
+    for at in (0, 1):
+        assert np.allclose(states[at].values, alone[at][0], atol=1e-3)
+        assert np.allclose([value for value, _ in scored[at].logprobs], alone[at][1], atol=1e-3)
+    assert not np.allclose(alone[0][0], alone[1][0], atol=1e-2)
+
+
+def test_an_adapter_of_the_embedding_is_llama_cpps_own(
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
+) -> None:
+    model = open_model(native_kernels=True)
+    plain = logits(model, 0)
+    random = np.random.default_rng(1)
+    a = random.standard_normal((VOCABULARY, RANK)).astype(np.float32)
+    b = random.standard_normal((WIDTH, RANK)).astype(np.float32)
+    path = write_adapter(tmp_path / "rows.gguf", {"token_embd.weight": (a, b)})
+    model.backend.load_adapter("rows", path)
+    assert not model.backend.mixes_adapters
+    assert relative_error(logits(model, 1, (("rows", 1.0),)), plain) > 0.05
+    assert relative_error(logits(model, 2), plain) < 1e-3
+    model.backend.unload_adapter("rows")
+    assert relative_error(logits(model, 3), plain) < 1e-3
 
 
 def test_an_adapter_for_another_architecture_is_refused(
-    tmp_path: Path, open_model: Callable[..., LoadedBackend]
+    tmp_path: Path, open_either: OpenModel
 ) -> None:
     path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
-    with pytest.raises(ModelLoadFailed, match=r"the adapter other\.gguf was rejected"):
-        open_model(adapters=((str(path), 1.0),))
+    with pytest.raises(ModelLoadFailed, match=r"the adapter \S+ was rejected"):
+        open_either().backend.load_adapter("other", path)
 
 
 def test_a_file_that_is_no_adapter_is_refused(
-    model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
+    model_file: Callable[..., Path], open_either: OpenModel
 ) -> None:
-    with pytest.raises(ModelLoadFailed, match=r"the adapter .* was rejected"):
-        open_model(adapters=((str(model_file()), 1.0),))
+    model = open_either()
+    with pytest.raises(ModelLoadFailed, match=r"the adapter .*"):
+        model.backend.load_adapter("model", model_file())
+    assert len(logits(model)) > 0

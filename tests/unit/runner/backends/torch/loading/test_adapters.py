@@ -16,7 +16,7 @@ from runner.backends.torch.loading.loader import build_model
 from runner.backends.torch.loading.source import open_source
 from runner.backends.torch.loading.weights import WeightPlacement
 from runner.errors import ModelLoadFailed
-from runner.types import SamplingParams
+from runner.types import Adapters, SamplingParams
 from tests.conformance.convert.weights import write_safetensors
 from tests.unit.runner.backends.llamacpp.test_adapters import Sides, write_adapter
 from tests.unit.runner.backends.torch.conftest import EMBER, ember_plan
@@ -46,10 +46,10 @@ def adapter(tmp_path: Path) -> Path:
     return write_adapter(tmp_path / "adapter.gguf", sides())
 
 
-def nats(model: LoadedBackend) -> dict[int, float]:
+def nats(model: LoadedBackend, adapters: Adapters = (), sequence: int = 0) -> dict[int, float]:
     """The log-probabilities of the likeliest tokens after PROMPT."""
     sampler = model.backend.create_sampler(SamplingParams(temperature=0, logprobs=20))
-    [sampled] = model.backend.step([Row(0, PROMPT, 0, sampler)])
+    [sampled] = model.backend.step([Row(sequence, PROMPT, 0, sampler, adapters=adapters)])
     return dict(sampled.top)
 
 
@@ -57,11 +57,12 @@ def answer(backend: str, *adapters: tuple[Path, float]) -> dict[int, float]:
     from runner.backends import llamacpp
     from runner.backends import torch as ours
 
-    given = tuple((str(path), scale) for path, scale in adapters)
-    plan = ember_plan(backend, adapters=given, context_length=64, pool_tokens=64, max_sequences=1)
+    plan = ember_plan(backend, context_length=64, pool_tokens=64, max_sequences=1)
     model = (ours if backend == "torch" else llamacpp).load(plan, lambda _share: None)
     try:
-        return nats(model)
+        for path, _ in adapters:
+            model.backend.load_adapter(path.name, path)
+        return nats(model, tuple((path.name, scale) for path, scale in adapters))
     finally:
         model.backend.close()
 
@@ -81,13 +82,15 @@ def test_an_adapter_gives_the_answers_that_llama_cpp_gives(adapter: Path, scale:
     assert len(plain.keys() & wanted.keys()) < 10 or distance(plain, wanted) > 0.1
 
 
-def logits(place: WeightPlacement, *adapters: tuple[str, float]) -> torch.Tensor:
+def logits(place: WeightPlacement, *given: tuple[str, float]) -> torch.Tensor:
     """Of a map of each kind of ember's first layer, its outputs for a fixed input, in a row."""
     source = open_source(EMBER)
-    assert source.header is not None
-    given = LoraAdapters(adapters, source.header) if adapters else None
+    adapters = LoraAdapters(source.header, place.dtype, place.device)
     with torch.inference_mode():
-        layer = build_model(source, place, None, given).layers[0]  # type: ignore[union-attr]
+        layer = build_model(source, place, None, adapters).layers[0]  # type: ignore[union-attr]
+        for path, _ in given:
+            adapters.load(path, Path(path))
+        adapters.act_everywhere(given)
         x = torch.linspace(-1, 1, source.config.shape.hidden)[None]
         maps = (layer.attention.projections, layer.feed_forward.gate_up)  # type: ignore[attr-defined]
         return torch.cat([part(x) for part in maps], dim=-1)
@@ -107,19 +110,57 @@ def test_several_adapters_add_up_on_plain_and_on_packed_weights(
     assert torch.allclose(logits(place, (paths[0], 1.0)) - plain, 2 * one, atol=1e-4)
 
 
-def test_scales_change_in_a_loaded_model(adapter: Path) -> None:
+def test_adapters_come_and_go_in_a_loaded_model(adapter: Path) -> None:
     from runner.backends import torch as ours
 
-    plan = ember_plan("torch", adapters=((str(adapter), 1.0),), context_length=64, pool_tokens=64)
-    loaded = ours.load(plan, lambda _share: None)
+    loaded = ours.load(ember_plan("torch", context_length=64, pool_tokens=256), lambda _share: None)
+    backend = loaded.backend
     try:
-        loaded.backend.scale_adapters((-0.5,))
-        assert nats(loaded) == answer("torch", (adapter, -0.5))
-        loaded.backend.reset()
-        loaded.backend.scale_adapters((1.0,))
-        assert nats(loaded) == answer("torch", (adapter, 1.0))
+        plain = nats(loaded)
+        for at, scale in enumerate((-0.5, 1.0)):
+            backend.load_adapter("one", adapter)
+            found = nats(loaded, (("one", scale),), 1 + at)
+            assert found == answer("torch", (adapter, scale)) != plain
+            backend.unload_adapter("one")
+            assert nats(loaded, (), 3 + at) == plain
     finally:
-        loaded.backend.close()
+        backend.close()
+
+
+def test_rows_of_a_step_have_adapters_of_their_own(tmp_path: Path) -> None:
+    """Prompts and decoding rows together, one of them with two adapters."""
+    from runner.backends import torch as ours
+
+    loaded = ours.load(ember_plan("torch", context_length=64, pool_tokens=512), lambda _share: None)
+    backend = loaded.backend
+    for seed in (3, 4):
+        path = write_adapter(tmp_path / f"{seed}.gguf", sides(seed))
+        backend.load_adapter(str(seed), path)
+    of_rows: list[Adapters] = [(("3", 1.0),), (), (("4", 0.5), ("3", -1.0)), (("4", 1.0),)]
+    try:
+        alone = [nats(loaded, given, at) for at, given in enumerate(of_rows)]
+        for at in range(len(of_rows)):
+            backend.release(at)
+        samplers = [
+            backend.create_sampler(SamplingParams(temperature=0, logprobs=20)) for _ in of_rows
+        ]
+        backend.step([Row(1, PROMPT[:-1], 0)])  # the plain one decodes while the others begin
+        rows = [
+            Row(at, PROMPT[start:], start, samplers[at], adapters=given)
+            for at, (given, start) in enumerate(zip(of_rows, (0, 7, 0, 0), strict=True))
+        ]
+        together = [dict(sampled.top) for sampled in backend.step(rows)]
+        for found, wanted in zip(together, alone, strict=True):
+            assert distance(found, wanted) < 5e-3  # weights are rounded to bfloat16
+        common = alone[0].keys() & alone[1].keys()
+        assert any(abs(alone[0][token] - alone[1][token]) > 0.1 for token in common)
+        next_rows = [
+            Row(at, [90], len(PROMPT), sampler, adapters=given)
+            for at, (sampler, given) in enumerate(zip(samplers, of_rows, strict=True))
+        ]
+        assert len(backend.step(next_rows)) == len(of_rows)
+    finally:
+        backend.close()
 
 
 def refused(adapter: Path, message: str) -> None:
@@ -173,11 +214,14 @@ def test_an_adapter_of_peft_is_added_to_a_quantized_checkpoint(kind: str, tmp_pa
     convert_adapter(files, target, "F32", base, lambda *_: None)
     place, source = WeightPlacement(torch.float32, torch.device("cpu"), 64), open_source(base)
     assert source.header is not None
-    adapters = LoraAdapters([(str(target), 0.5)], source.header)
+    adapters = LoraAdapters(source.header, place.dtype, place.device)
     x = torch.linspace(-1, 1, 64)[None]
     with torch.inference_mode():
-        models = (build_model(source, place, None, given) for given in (None, adapters))
-        plain, found = (model.layers[1].attention.projections(x) for model in models)  # type: ignore[union-attr]
+        projections = build_model(source, place, None, adapters).layers[1].attention.projections  # type: ignore[union-attr]
+        plain = projections(x)
+        adapters.load("one", target)
+        adapters.act_everywhere((("one", 0.5),))
+        found = projections(x)
     wanted = 0.5 * 8.0 / RANK * (x @ torch.from_numpy(a).T) @ torch.from_numpy(b).T
     assert torch.allclose((found - plain)[:, :64], wanted, atol=1e-3)
     assert torch.equal(found[:, 64:], plain[:, 64:])
