@@ -15,6 +15,8 @@ from registry.formats.gguf.architectures import check_weight_type
 
 _SIDES = (".lora_a", ".lora_b")
 _EMBEDDING = "token_embd.weight"
+_PLAIN = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
+_EXPONENTS = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}  # all ones: infinite, or NaN
 
 
 def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
@@ -41,6 +43,21 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
         return  # its tensors have other names and shapes; the backend compares them when it loads
     for name, pair in pairs.items():
         _check_pair(name, pair, weights)
+
+
+def check_numbers(adapter: GgufHeader) -> None:
+    """Refuse an adapter that holds what is no number: every answer would be lost. Raises BuildError
+    naming the tensor, OSError."""
+    import numpy as np
+
+    for tensor in adapter.tensors:
+        if (kind := _PLAIN.get(tensor.type)) is None:
+            continue  # quantized; the backend looks at its values
+        start = adapter.data_offset + tensor.offset
+        bits = np.memmap(adapter.path, kind, "r", start, (prod(tensor.dimensions),))
+        exponent = _EXPONENTS[tensor.type]
+        if ((bits & exponent) == exponent).any():
+            raise BuildError(f"the adapter's tensor {tensor.name} has NaN or infinite values")
 
 
 def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:

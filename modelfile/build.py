@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelfile.adapters import check_adapter
+from modelfile.adapters import check_adapter, check_numbers
 from modelfile.ast import ROLES
 from modelfile.check import check_instruction
 from modelfile.description import Description
@@ -222,6 +222,7 @@ def _adapters(store: Store, description: Description, base: _Base) -> list[_Part
     for digest in description.adapters or ():
         header = model_header(store.blob_path(digest))
         check_adapter(header, base.header)
+        check_numbers(header)
         parts.append(_Part(Descriptor(ADAPTER_TYPE, digest, header.file_size_bytes)))
     return parts
 

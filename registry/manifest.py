@@ -59,6 +59,11 @@ class Manifest:
         """What the model takes on disk, were it alone."""
         return sum(item.size_bytes for item in self.blobs)
 
+    @property
+    def has_adapters(self) -> bool:
+        """Whether LoRA adapters act on the weights."""
+        return bool(self.of_type(ADAPTER_TYPE))
+
     def of_type(self, media_type: str) -> tuple[Descriptor, ...]:
         """The layers of a media type, in order."""
         return tuple(layer for layer in self.layers if layer.media_type == media_type)

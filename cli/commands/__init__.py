@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Help begins with these; the others follow by name.
-_COMMON = ("run", "list", "show", "pull", "push", "create", "check", "render", "parameters", "cp",
-           "rm", "ps", "stop", "login", "logout", "key", "mcp", "import", "du", "gc", "cache",
-           "fsck", "doctor", "open", "tray", "serve", "status", "logs", "shutdown", "service",
-           "cluster", "bench", "eval", "env", "completion")  # fmt: skip
+_COMMON = ("run", "list", "show", "pull", "push", "create", "adapter", "check", "render",
+           "parameters", "cp", "rm", "ps", "stop", "login", "logout", "key", "mcp", "import",
+           "du", "gc", "cache", "fsck", "doctor", "open", "tray", "serve", "status", "logs",
+           "shutdown", "service", "cluster", "bench", "eval", "env", "completion")  # fmt: skip
 _FIRST_LINE = re.compile(r'"""hearth (?P<name>\w+)(, (?P<alias>\w+))?: (?P<help>.+?)\.(""")?\n')
 
 

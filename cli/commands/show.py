@@ -100,6 +100,8 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("bits per weight", model.get("bits_per_weight")))
     if draft := model.get("draft"):
         rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
+    rows.append(("adds adapters to", details.get("parent_model") or None))
+    rows.append(("adapters", ", ".join(model.get("adapters") or ()) or None))
     rows.append(("file size", _size(model.get("size"))))
     rows.append(("crashes", model.get("crashes")))
     if memory := model.get("memory"):

@@ -38,6 +38,12 @@ CONFIG: Final = "adapter_config.json"
 _NAME: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[\w-]+)?\.weight")
 _INTERLEAVED: Final = "llama"  # the architecture whose queries and keys change places
 _MAX_RANK: Final = 1 << 14
+_REFUSED: Final = {
+    "use_dora": ": DoRA also changes the length of the model's own weights, which no backend does"
+    " beside them; merge it into the model with PEFT and convert that",
+    "fan_in_fan_out": "",
+    "use_qalora": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +94,9 @@ def convert_adapter(
 def _read_config(files: Mapping[str, Path]) -> Config:
     config = read_config(files, CONFIG)
     config.one_of("peft_type", "LORA", "LORA")
-    for key in ("use_dora", "fan_in_fan_out", "use_qalora"):
+    for key, advice in _REFUSED.items():
         if config.flag(key):
-            config.refuse(key, "true is not supported")
+            config.refuse(key, f"true is not supported{advice}")
     if config.values.get("alpha_pattern"):
         config.refuse("alpha_pattern", "an alpha for some layers only is not supported")
     return config

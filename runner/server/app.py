@@ -53,7 +53,7 @@ from runner.server.model_facts import KnownModels
 from runner.server.ollama import account, blobs, create, embed, login, transfers
 from runner.server.ollama import chat as ollama_chat
 from runner.server.ollama import models as ollama_models
-from runner.server.openai import chat, completions, embeddings, models
+from runner.server.openai import chat, completions, embeddings, lora_adapters, models
 from runner.server.openai.absent_routes import advice_for
 from runner.server.openai.audio import speech, transcriptions
 from runner.server.openai.batches import handlers as batches
@@ -100,6 +100,7 @@ _SERVED = (
     *routes_of(props, slots, llamacpp_models, adapters, streams),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
     *routes_of(vector_stores, vector_store_files, files, uploads, batches, messages, models),
+    *routes_of(lora_adapters),
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, cache, imports, mcp_routes),

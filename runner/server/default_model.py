@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from runner.errors import InvalidRequest, ModelNotFound
+from runner.library.adapters import parents
 from runner.server.query import query_params
 from runner.server.services import Services
 
@@ -53,10 +54,17 @@ def may_leave_model_out(path: str) -> bool:
 
 def only_model(services: Services) -> str:
     """The one that is installed, or loaded. Raises InvalidRequest where there are several."""
-    installed = [stored.name.short for stored in services.library.models() if stored.fault is None]
+    models = services.library.models()
+    adapted = parents(models)  # a model is the only one, however many add adapters to it
+    installed = [
+        stored.name.short
+        for stored in models
+        if stored.fault is None and stored.name not in adapted
+    ]
     if len(installed) == 1:
         return installed[0]
-    loaded = [resident.bundle.name.short for resident in services.models.residents]
+    residents = (resident.bundle.name for resident in services.models.residents)
+    loaded = [name.short for name in residents if name not in adapted]
     if len(loaded) == 1:
         return loaded[0]
     known = ", ".join(sorted(installed)[:_SHOWN]) or "none"

@@ -15,7 +15,7 @@ from registry.hosts.selection.variants import RepositoryFile, Variant
 
 ADAPTER = "adapter"
 CONFIG = "adapter_config.json"
-_WEIGHTS = "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}/[A-Za-z0-9_][A-Za-z0-9._-]{0,95}", re.ASCII)
 _TAG = "base_model:adapter:"
@@ -28,14 +28,14 @@ def adapter_of(repo: str, entries: Iterable[RepositoryFile]) -> Variant | None:
     """The files of the adapter at the top of a repository, its config first; None where there is
     none in safetensors. Raises RemoteRefused for a config of no sensible size."""
     files = {entry.path: entry for entry in entries}
-    if CONFIG not in files or _WEIGHTS not in files:
+    if CONFIG not in files or WEIGHTS not in files:
         return None
     size = files[CONFIG].size_bytes
     if size > _MAX_CONFIG_BYTES:
         raise RemoteRefused(
             f"{CONFIG} of {repo} has {size} bytes, at most {_MAX_CONFIG_BYTES} are allowed"
         )
-    return Variant(ADAPTER, (files[CONFIG], files[_WEIGHTS]))
+    return Variant(ADAPTER, (files[CONFIG], files[WEIGHTS]))
 
 
 def base_in_config(values: Mapping[str, Any]) -> str | None:

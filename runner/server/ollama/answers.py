@@ -91,7 +91,8 @@ class OllamaTensor(TypedDict):
 
 class ShowResponse(TypedDict):
     """Everything about one model. weights: the digest of the model file; crashes: how it ended its
-    worker again and again, null where it did not."""
+    worker again and again, null where it did not; adapters: the models that add LoRA adapters to
+    it."""
 
     license: str
     modelfile: str
@@ -116,3 +117,4 @@ class ShowResponse(TypedDict):
     requires: str
     draft: OllamaModelFile | None
     projector: OllamaModelFile | None
+    adapters: list[str]

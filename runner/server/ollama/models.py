@@ -11,6 +11,7 @@ from typing import Any
 
 from modelfile.render import render
 from runner.errors import HearthError
+from runner.library.adapters import Parents, parents
 from runner.library.descriptions import (
     ModelDetails,
     bundle_details,
@@ -40,10 +41,11 @@ async def tags(http: HttpRequest) -> TagsResponse:
     """All installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
     http.services.known_models.keep_only(models)
-    return {"models": [await _tag(http, stored) for stored in models]}
+    whose = parents(models)
+    return {"models": [await _tag(http, stored, whose) for stored in models]}
 
 
-async def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
+async def _tag(http: HttpRequest, stored: StoredModel, whose: Parents) -> OllamaModelEntry:
     facts = await http.services.known_models.facts(stored)
     entry: OllamaModelEntry = {
         "name": stored.name.short_with_tag,
@@ -51,7 +53,7 @@ async def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": _details(facts.details),
+        "details": _details(facts.details, whose.get(stored.name)),
         "capabilities": list(facts.capabilities),
     }
     if stored.fault is not None:
@@ -61,9 +63,10 @@ async def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
     return entry
 
 
-def _details(details: ModelDetails) -> OllamaModelDetails:
+def _details(details: ModelDetails, parent: StoredModel | None) -> OllamaModelDetails:
+    """parent: the model to which this one adds adapters."""
     shown: OllamaModelDetails = {
-        "parent_model": "",
+        "parent_model": "" if parent is None else parent.name.short,
         "format": "gguf",
         "family": details.family,
         "families": list(details.families),
@@ -82,7 +85,9 @@ async def ps(http: HttpRequest) -> PsResponse:
     """The loaded models, last used first."""
     residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item.load) for item in residents))
-    return {"models": [_resident(*each) for each in zip(residents, stats, strict=True)]}
+    whose = parents(http.services.library.models())
+    found = zip(residents, stats, strict=True)
+    return {"models": [_resident(*each, whose) for each in found]}
 
 
 async def _stats(item: Load) -> dict[str, Any] | None:
@@ -94,7 +99,7 @@ async def _stats(item: Load) -> dict[str, Any] | None:
     return None
 
 
-def _resident(item: Resident, stats: dict[str, Any] | None) -> RunningModelEntry:
+def _resident(item: Resident, stats: dict[str, Any] | None, whose: Parents) -> RunningModelEntry:
     plan, estimate = item.load.plan.load_plan, item.load.plan.estimate
     name, first = _name(item), item.load.first
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
@@ -106,7 +111,7 @@ def _resident(item: Resident, stats: dict[str, Any] | None) -> RunningModelEntry
         "digest": item.bundle.digest.hex,
         "size": estimate.total_bytes if item is first else 0,
         "size_vram": estimate.gpu_bytes if item is first else 0,
-        "details": _details(bundle_details(item.bundle)),
+        "details": _details(bundle_details(item.bundle), whose.get(item.bundle.name)),
         "expires_at": _expiry(left_s),
         "context_length": item.context_length,
         "pool_tokens": plan.pool_tokens,
@@ -138,6 +143,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
     bits = bits_per_weight(bundle)
     mark = services.models.crashes.find(str(stored.digest))
     projector, verbose = _file(bundle.projector), bool(body.verbose)
+    whose = parents(services.library.models())
     if projector is not None:
         projector["fault"] = projector_fault(bundle)
     answer: ShowResponse = {
@@ -147,7 +153,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
         "template": template_of(bundle) or "",
         "system": bundle.system or "",
         "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
-        "details": _details(bundle_details(bundle)),
+        "details": _details(bundle_details(bundle), whose.get(stored.name)),
         "model_info": _model_info(bundle.header, verbose=verbose),
         "tensors": [
             {"name": each.name, "type": each.type, "shape": list(each.dimensions)}
@@ -166,6 +172,9 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
         "requires": bundle.requires or "",
         "draft": _file(draft_model(bundle)),
         "projector": projector,
+        "adapters": sorted(
+            name.short for name, parent in whose.items() if parent.name == stored.name
+        ),
     }
     if bundle.projector is not None:
         answer["projector_info"] = _model_info(bundle.projector.header, verbose=verbose)

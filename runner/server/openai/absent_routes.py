@@ -7,7 +7,7 @@ from typing import Final
 _ASK_A_MODEL: Final = "ask a model that judges texts (Llama Guard, ShieldGemma) in a chat"
 _NO_IMAGES: Final = "hearth runs models of language; images are made by other servers"
 _RESPONSES: Final = "use /v1/responses with /v1/conversations"
-_TRAIN: Final = "train elsewhere, and make a model of the adapter with ADAPTER in a Modelfile"
+_TRAIN: Final = "train elsewhere, and add the adapter to its model with `hearth adapter add`"
 _NO_ACCOUNTS: Final = "there are no accounts here; `hearth key` makes and lists keys"
 _NOT_STORED: Final = "chat completions are not stored; responses are: use /v1/responses"
 

@@ -131,12 +131,14 @@ class EmbeddingResponse(TypedDict):
 
 
 class ModelCard(TypedDict):
-    """An installed model. status: whether it is loaded."""
+    """An installed model. status: whether it is loaded. parent: the model to which this one adds
+    LoRA adapters, null for others."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    parent: str | None
     aliases: list[str]
     capabilities: list[str]
     meta: dict[str, int]

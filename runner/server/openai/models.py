@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runner.library.adapters import Parents, parents
 from runner.library.models import StoredModel
 from runner.server.anthropic.answers import AnthropicModel, AnthropicModelList
 from runner.server.http_request import HttpRequest
@@ -21,7 +22,8 @@ async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
     models = [stored for stored in installed if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
     if not http.of_anthropic:
-        cards = [await _card(http, stored, models) for stored in models]
+        whose = parents(models)
+        cards = [await _card(http, stored, models, whose) for stored in models]
         return ModelList(object="list", data=cards)
     data = [_anthropic_model(stored) for stored in models]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
@@ -35,20 +37,23 @@ async def show_model(http: HttpRequest) -> ModelCard | AnthropicModel:
     stored = http.services.library.find(ident)
     if http.of_anthropic:
         return {**_anthropic_model(stored), "id": ident}
-    return {**await _card(http, stored, http.services.library.models()), "id": ident}
+    models = http.services.library.models()
+    return {**await _card(http, stored, models, parents(models)), "id": ident}
 
 
 async def _card(
-    http: HttpRequest, stored: StoredModel, installed: Sequence[StoredModel]
+    http: HttpRequest, stored: StoredModel, installed: Sequence[StoredModel], whose: Parents
 ) -> ModelCard:
     """The last block is what llama-server tells; aliases are all names of the same model."""
     facts = await http.services.known_models.facts(stored)
+    parent = whose.get(stored.name)
     same = (other.name.short for other in installed if other.digest == stored.digest)
     return {
         "id": stored.name.short,
         "object": "model",
         "created": int(stored.modified_at.timestamp()),
         "owned_by": stored.name.namespace,
+        "parent": None if parent is None else parent.name.short,
         "aliases": sorted(same),
         "capabilities": list(facts.capabilities),
         "meta": {

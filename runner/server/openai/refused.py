@@ -11,6 +11,7 @@ _BEAMS = "there is no beam search; use n or best_of"
 _VLLM = "it belongs to vLLM's own deployment"
 _MEDIA = "images are read as the model's projector has it"
 _BOS = "a prompt begins as the model wants it; send the prompt as token ids for another beginning"
+_ADAPTER: Final = "name the model that `hearth adapter add` makes of the adapter in model"
 _WATERMARK = "answers are not watermarked"
 
 GENERATE_REFUSED: Final[Refusals] = {
@@ -42,7 +43,7 @@ GENERATE_REFUSED: Final[Refusals] = {
     "prompt_embeds": Refusal("send them to /v1/completions, of a model on the backend torch"),
     "guided_decoding_backend": Refusal("one library does all grammars; leave it out"),
     "guided_whitespace_pattern": Refusal("write the white space into the grammar or the schema"),
-    "lora_request": Refusal("make a model of the adapter: ADAPTER in a Modelfile"),
+    "lora_request": Refusal(_ADAPTER),
     # llama.cpp's server
     "n_probs": Refusal("ask for logprobs"),
     "post_sampling_probs": Refusal("logprobs are of the model, before sampling"),
@@ -72,7 +73,7 @@ GENERATE_REFUSED: Final[Refusals] = {
     "decoder_input_details": Refusal("ask for prompt_logprobs"),
     "top_n_tokens": Refusal("ask for logprobs or top_logprobs"),
     "truncate": Refusal("send a shorter prompt; in chats truncation: auto"),
-    "adapter_id": Refusal("make a model of the adapter: ADAPTER in a Modelfile"),
+    "adapter_id": Refusal(_ADAPTER),
     "guideline": Refusal("write it as a system message"),
     "tool_prompt": Refusal("the chat template tells the model of its tools"),
     # Ollama, where its fields are sent to the wrong route
@@ -81,7 +82,7 @@ GENERATE_REFUSED: Final[Refusals] = {
     "regex": Refusal("it is structured_outputs.regex here"),
     "ebnf": Refusal("it is grammar here"),
     "custom_logit_processor": Refusal("code of clients is not run"),
-    "lora_path": Refusal("make a model of the adapter: ADAPTER in a Modelfile"),
+    "lora_path": Refusal(_ADAPTER),
     "top_a": Refusal("use min_p"),
     "tfs_z": Refusal("use min_p", (1,)),
     "epsilon_cutoff": Refusal("use min_p", (0,)),

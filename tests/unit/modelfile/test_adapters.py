@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
-from modelfile.adapters import check_adapter
+from modelfile.adapters import check_adapter, check_numbers
 from modelfile.build import build
 from modelfile.description import Description
 from modelfile.errors import BuildError
@@ -128,3 +130,29 @@ def test_other_weights_may_stand_in_for_those_of_a_model(store: Store) -> None:
     assert manifest.layers[0].digest == other
     assert store.get(name).fault is None
     assert len(manifest.layers) == 2
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf, -65504.0])
+def test_values_that_are_no_numbers_are_found_in_every_type(
+    tmp_path: Path, kind: str, value: float
+) -> None:
+    values = np.linspace(-1, 1, 64 * 8, dtype=np.float32).reshape(8, 64)
+    values[5, 17] = value
+    writer = gguf.GGUFWriter(tmp_path / "adapter", "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    stored = gguf.GGMLQuantizationType[kind]
+    for side in ("lora_a", "lora_b"):
+        given = gguf.quantize(values if side == "lora_b" else np.zeros_like(values), stored)
+        writer.add_tensor(f"blk.0.attn_q.weight.{side}", given, raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = read_header(tmp_path / "adapter")
+    if np.isfinite(value):
+        check_numbers(found)
+        return
+    with pytest.raises(BuildError, match=r"attn_q\.weight\.lora_b has NaN or infinite values"):
+        check_numbers(found)
