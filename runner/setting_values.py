@@ -54,6 +54,7 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(word) for word in _words(text))
 
 
+MIN_SILENCE_S = 0.5
 _DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -71,6 +72,14 @@ def parse_duration(text: str) -> float | None:
     if not parts or "".join(n + u for n, u in parts) != given:
         raise ValueError('use a duration such as 300, "5m" or "1h30m"; negative for forever')
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def parse_silence(text: str) -> float:
+    """Seconds of a duration, no less than two beats of a replica. Raises ValueError."""
+    silence_s = parse_duration(text)
+    if silence_s is None or silence_s < MIN_SILENCE_S:
+        raise ValueError(f"use a duration of {MIN_SILENCE_S:g} s or more")
+    return silence_s
 
 
 KV_CACHE_TYPES = tuple(name for name in CACHE_TYPES if name not in TORCH_ONLY)

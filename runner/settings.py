@@ -31,6 +31,7 @@ from runner.setting_values import (
     parse_optional_count,
     parse_origins,
     parse_path,
+    parse_silence,
     parse_size,
 )
 
@@ -219,6 +220,12 @@ class Settings:
         parse_duration,
         120.0,
         "maximum time for one engine step before the worker is ended, and for preparing an image",
+    )
+    cluster_silence: float = _setting(
+        parse_silence,
+        1.25,
+        "how long a replica of a cluster may be silent before its streams end with an error, 0.5 s "
+        "or more; longer on machines so busy that replicas which live are given up",
     )
     drain_timeout: float | None = _setting(
         parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"

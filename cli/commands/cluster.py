@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -12,6 +13,17 @@ from cli.errors import USAGE, CliError
 
 _NODES = ("NODE", "HEARTH", "CORES FREE", "GPUS FREE")
 _MODELS = ("MODEL", "STATUS", "REPLICAS", "WANTED", "SEQUENCES")
+# What each action takes
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "start": ("--head", "--address", "--ip", "--port", "--cpus", "--gpus"),
+    "deploy": ("--replicas", "--cpus", "--gpus", "--context-length", "--shared"),
+    "apply": (),
+    "status": ("--json",),
+    "scale": ("--replicas",),
+    "undeploy": (),
+    "stop": (),
+}
+_WITHOUT_MODEL: Final = ("start", "status", "stop")
 
 
 def command(
@@ -34,15 +46,21 @@ def command(
     ip: Annotated[
         str | None, typer.Option("--ip", help="start: address of this machine in the cluster")
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="start --head: its port")] = 6379,
+    port: Annotated[
+        int | None, typer.Option("--port", help="start --head: its port; 6379 by default")
+    ] = None,
     replicas: Annotated[
-        str, typer.Option("--replicas", metavar="N|MIN..MAX", help="How many, or a range")
-    ] = "1",
+        str | None,
+        typer.Option("--replicas", metavar="N|MIN..MAX", help="deploy, scale: how many"),
+    ] = None,
     cpus: Annotated[
         int | None, typer.Option("--cpus", help="Cores of each replica; start: of this machine")
     ] = None,
     gpus: Annotated[
-        float | None, typer.Option("--gpus", help="GPUs of each replica; start: of this machine")
+        float | None,
+        typer.Option(
+            "--gpus", help="GPUs of each replica, or a share of one; start: of this machine"
+        ),
     ] = None,
     context_length: Annotated[
         int | None, typer.Option("--context-length", help="deploy: tokens of a sequence")
@@ -50,40 +68,58 @@ def command(
     shared: Annotated[
         bool, typer.Option("--shared", help="deploy: all nodes see the folder of the models")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="status: print JSON")] = False,
 ) -> None:
     """Run models on several machines.
 
     hearth cluster start --head on one machine, start --address HEAD:6379 on the others, then deploy
     a model: the daemon of the head answers its requests by the replicas.
     """
+    given = {"--head": head, "--address": address, "--ip": ip, "--port": port,
+             "--replicas": replicas, "--cpus": cpus, "--gpus": gpus,
+             "--context-length": context_length, "--shared": shared, "--json": as_json}  # fmt: skip
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    _check(action, model, given)
     if action == "start":
-        _start(head, address, ip, port, cpus, gpus)
+        _start(given)
     elif action == "stop":
         _run_node("stop")
     elif action == "status":
         _status(as_json)
-    elif not model:
-        raise CliError(f"hearth cluster {action} needs a model", USAGE)
     else:
-        wanted = {"cpus": cpus, "gpus": gpus, "context_length": context_length, "shared": shared}
-        _change(action, model, replicas, {k: v for k, v in wanted.items() if v is not None})
+        _change(action, model, given)
 
 
-def _start(
-    head: bool,
-    address: str | None,
-    ip: str | None,
-    port: int,
-    cpus: int | None,
-    gpus: float | None,
-) -> None:
-    if head == (address is not None):
+def _check(action: str, model: str, given: Mapping[str, Any]) -> None:
+    """Raises CliError for what the action does not take, and for what it lacks."""
+    for name in given:
+        if name not in _OPTIONS[action]:
+            takers = ", ".join(each for each, names in _OPTIONS.items() if name in names)
+            raise CliError(f"hearth cluster {action} takes no {name}, which is for {takers}", USAGE)
+    if model and action in _WITHOUT_MODEL:
+        raise CliError(f"hearth cluster {action} takes no model, and {model!r} is given", USAGE)
+    if not model and action not in _WITHOUT_MODEL:
+        what = "the path of a cluster.yaml" if action == "apply" else "a model"
+        raise CliError(f"hearth cluster {action} needs {what}", USAGE)
+
+
+def _start(given: Mapping[str, Any]) -> None:
+    if ("--head" in given) == ("--address" in given):
         raise CliError("hearth cluster start takes --head or --address HOST:PORT", USAGE)
-    arguments = ["--head", "--port", str(port)] if head else ["--address", str(address)]
-    for name, value in (("--ip", ip), ("--cpus", cpus), ("--gpus", gpus)):
-        if value is not None:
-            arguments += [name, str(int(value) if isinstance(value, float) else value)]
+    if "--port" in given and "--head" not in given:
+        raise CliError("--port is of start --head; the head's port stands in --address", USAGE)
+    arguments: list[str] = []
+    for name, value in given.items():
+        if isinstance(value, float):
+            if not value.is_integer():
+                raise CliError(
+                    f"--gpus {value:g}: a machine has whole GPUs; shares of one are for deploy",
+                    USAGE,
+                )
+            value = int(value)
+        if name in ("--cpus", "--gpus") and value < 0:
+            raise CliError(f"{name} {value}: give 0 or more", USAGE)
+        arguments += [name] if value is True else [name, str(value)]
     _run_node("start", *arguments)
 
 
@@ -127,22 +163,32 @@ def _row(name: str, deployment: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _change(action: str, model: str, replicas: str, wanted: dict[str, Any]) -> None:
+def _change(action: str, model: str, given: Mapping[str, Any]) -> None:
     from cli.connection import connect
 
+    if action == "scale" and "--replicas" not in given:
+        raise CliError(
+            f"hearth cluster scale {model} needs --replicas, a number or a range such as 2..8",
+            USAGE,
+        )
+    body = {"model": model} | {
+        name.removeprefix("--").replace("-", "_"): value for name, value in given.items()
+    }
+    bodies = _models_of(Path(model)) if action == "apply" else [_counted(body)]
     client = connect()
     if action == "undeploy":
-        client.cluster("/undeploy", {"model": model})
+        client.cluster("/undeploy", body)
         print(f"{model} is not deployed any more")
         return
-    if action == "apply":
-        for each in _models_of(Path(model)):
-            _told(client.cluster("/deploy", each))
-        return
-    least, most = _range(replicas)
-    counts = {"model": model, "min_replicas": least, "max_replicas": most}
-    body = counts if action == "scale" else {**counts, **wanted}
-    _told(client.cluster(f"/{action}", body))
+    for each in bodies:
+        _told(client.cluster("/scale" if action == "scale" else "/deploy", each))
+
+
+def _counted(body: dict[str, Any]) -> dict[str, Any]:
+    """With replicas as the two numbers that it means, where it is given."""
+    if "replicas" in body:
+        body["min_replicas"], body["max_replicas"] = _range(str(body.pop("replicas")))
+    return body
 
 
 def _told(deployed: dict[str, Any]) -> None:
@@ -169,7 +215,4 @@ def _models_of(path: Path) -> list[dict[str, Any]]:
     models = content.get("models") if isinstance(content, dict) else None
     if not isinstance(models, list) or not all(isinstance(each, dict) for each in models):
         raise CliError(f'{path} has no list "models"', USAGE)
-    for each in models:
-        if "replicas" in each:
-            each["min_replicas"], each["max_replicas"] = _range(str(each.pop("replicas")))
-    return models
+    return [_counted(each) for each in models]

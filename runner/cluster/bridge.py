@@ -31,6 +31,7 @@ from typing import Any
 from runner.cluster.bridge_session import BridgeSession
 from runner.cluster.cluster_calls import ClusterCalls
 from runner.errors import HearthError, InternalError
+from runner.settings import load
 from runner.worker.frame_reader import FrameReader
 from runner.worker.protocol import ProtocolError, encode_frame
 
@@ -40,8 +41,9 @@ log = logging.getLogger("hearth.cluster")
 class Bridge:
     """Takes the daemon's connections."""
 
-    def __init__(self, calls: ClusterCalls) -> None:
-        self._calls = calls
+    def __init__(self, calls: ClusterCalls, silence_s: float) -> None:
+        """silence_s: see the setting cluster_silence."""
+        self._calls, self._silence_s = calls, silence_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -52,7 +54,8 @@ class Bridge:
             first = await frames.read()
             if first is not None and first["op"] == "session":
                 handle = await self._calls.handle(str(first["app"]))
-                await BridgeSession(handle, str(first["replica"]), (reader, writer)).run()
+                replica, link = str(first["replica"]), (reader, writer)
+                await BridgeSession(handle, replica, link, self._silence_s).run()
             elif first is not None and first["op"] == "control":
                 await self._control(frames, writer)
         except (ProtocolError, KeyError, ConnectionError) as error:
@@ -100,7 +103,8 @@ else:
         """Serve until stdin ends."""
         calls = await asyncio.to_thread(ClusterCalls.connect)
         await calls.open_server()
-        server = await asyncio.start_unix_server(Bridge(calls).connected, path, limit=1 << 20)
+        bridge = Bridge(calls, load().cluster_silence)
+        server = await asyncio.start_unix_server(bridge.connected, path, limit=1 << 20)
         print("ready", flush=True)
         async with server:
             gone = asyncio.StreamReader()

@@ -2,8 +2,8 @@
 
 A long call brings all frames of the replica, short ones take the daemon's, one after the other and
 each with all that waits. Silence of the replica, be it dead, stopped or out of reach, ends the
-session, whatever Ray thinks of it: after SILENCE_S, in which time that this process did not get
-itself does not count.
+session, whatever Ray thinks of it: after the setting cluster_silence, in which time that this
+process did not get itself does not count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import uuid
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from runner.worker.protocol import encode_frame
 
 log = logging.getLogger("hearth.cluster")
 
-SILENCE_S: Final = float(os.environ.get("HEARTH_CLUSTER_SILENCE", "1.25"))  # it beats every 0.25 s
 TICK_S: Final = 0.1
 OPEN_S: Final = 20.0  # for its first word: Ray may have to connect
 PING_S: Final = 1.0
@@ -30,12 +28,13 @@ _READ_BYTES: Final = 1 << 20
 class BridgeSession:
     """Ends when run returns."""
 
-    def __init__(self, handle: Any, replica: str, link: tuple[Any, Any]) -> None:
+    def __init__(self, handle: Any, replica: str, link: tuple[Any, Any], silence_s: float) -> None:
         """handle: of Serve's deployment. link: reader and writer of the daemon's socket."""
         self._handle = handle
         self._replica = replica
         self._reader: asyncio.StreamReader = link[0]
         self._writer: asyncio.StreamWriter = link[1]
+        self._silence_s = silence_s
         self._name = uuid.uuid4().hex
         self._left_s = OPEN_S  # until the silence is too long
         self._opened = asyncio.Event()
@@ -61,7 +60,7 @@ class BridgeSession:
     async def _receive(self) -> None:
         calls = self._handle.options(method_name="session", stream=True)
         async for data in calls.remote(self._replica, self._name):
-            self._left_s = SILENCE_S
+            self._left_s = self._silence_s
             self._opened.set()
             if data:
                 self._writer.write(data)
@@ -87,7 +86,9 @@ class BridgeSession:
         while self._left_s > 0:
             await asyncio.sleep(TICK_S)
             self._left_s -= TICK_S
-        raise WorkerCrashed(f"the replica {self._replica} has been silent for {SILENCE_S:g} s")
+        raise WorkerCrashed(
+            f"the replica {self._replica} has been silent for {self._silence_s:g} s"
+        )
 
     def _call(self, method: str, *values: Any) -> Any:
         return self._handle.options(method_name=method).remote(self._replica, self._name, *values)

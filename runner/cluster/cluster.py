@@ -185,6 +185,7 @@ class Cluster(Placement, ReplicaSource):
             "RAY_ADDRESS": node.address,
             "HEARTH_BUNDLE_PORT": str(node.bundle_port),
             "HEARTH_MODELS": str(self._settings.models_dir),
+            "HEARTH_CLUSTER_SILENCE": str(self._settings.cluster_silence),
         }
         return await BridgeClient.start(environment, self._on_replicas, self._on_lost)
 

@@ -60,6 +60,10 @@ class Deployment:
             value = getattr(self, name)
             if not isinstance(value, int | float) or value < 0 or not math.isfinite(value):
                 raise InvalidRequest(f"{name} is {value!r}; it must be 0 or more", param=name)
+        if self.gpus > 1 and not float(self.gpus).is_integer():
+            raise InvalidRequest(
+                f"gpus is {self.gpus:g}; more than one are whole GPUs", param="gpus"
+            )
         if self.target_ongoing <= 0:
             raise InvalidRequest("target_ongoing is 0; it must be more", param="target_ongoing")
 

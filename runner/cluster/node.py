@@ -1,8 +1,9 @@
 """python -m runner.cluster.node start --head | start --address HOST:PORT | stop: this machine's
 node.
 
-`ray start --block` runs in the background with the cluster's token, bound to one address; its
-process id is kept, so that stop ends that node and no other one of the machine.
+`ray start --block` runs in the background with the cluster's token; its process id is kept, so that
+stop ends that node and no other one of the machine. A node joins a head of its own version of
+hearth only.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import argparse
 import contextlib
 import importlib.metadata
 import importlib.util
+import ipaddress
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -37,6 +40,9 @@ ANSWER_S: Final = 5.0
 START_S: Final = 120.0
 STOP_S: Final = 30.0
 DEFAULT_PORT: Final = 6379
+# Ray takes 127.0.0.1 to mean an address that others reach, and gives that to all of the cluster;
+# another one of the loopback network stays what it is. Elsewhere than on Linux there is no other
+LOOPBACK: Final = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
 def main() -> int:
@@ -74,16 +80,23 @@ def _start(options: argparse.Namespace) -> int:
     if (node := read_node(state)) is not None and _is_running(node):
         raise NodeError(f"this machine is in the cluster at {node.address} already")
     if options.head:
-        token, ip = make_token(), options.ip or "127.0.0.1"
+        token, ip = make_token(), _address_here(options.ip or LOOPBACK)
         address = f"{ip}:{options.port or _free_port(ip)}"
     else:
         token, address = token_path(), options.address
         _check_answers(address)
-        ip = options.ip or _own_address(address)
+        ip = _address_here(options.ip or _own_address(address))
+        if _is_loopback(ip) and not _is_loopback(address.rpartition(":")[0]):
+            raise NodeError(
+                f"--ip {options.ip} is reached from this machine only, and the head is at"
+                f" {address}; give the address of this machine that the head reaches"
+            )
         if not token.is_file():
             raise NodeError(f"{token} is missing; copy that file from the head of the cluster")
     environment = {**ray_environment(token), "HEARTH_HOME": os.environ.get("HEARTH_HOME", "")}
     environment = {name: value for name, value in environment.items() if value}
+    if not options.head:
+        check_version(_head_version(address, environment), address)
     process, log = _spawn(_arguments(options, address, ip), environment, state)
     _await_node(process, log, address)
     started = psutil.Process(process.pid).create_time()
@@ -92,6 +105,8 @@ def _start(options: argparse.Namespace) -> int:
         state, NodeState(address, process.pid, started, str(token), port, bool(options.head))
     )
     print(f"{'the head' if options.head else 'a node'} of the cluster at {address} runs here")
+    if options.head and _is_loopback(ip):
+        print("other machines cannot join it; for them, give an address of this one with --ip")
     return 0
 
 
@@ -188,6 +203,58 @@ def _check_answers(address: str) -> None:
             f"nobody answers at {address} ({error.strerror or error}): is the head running, and may"
             " this machine reach that port?"
         ) from None
+
+
+def _head_version(address: str, environment: Mapping[str, str]) -> str | None:
+    """The version of hearth that the head has; None where it says none. Raises NodeError."""
+    os.environ.update(environment)  # before Ray is imported, which reads it then
+    from ray._raylet import GcsClient
+    from ray.exceptions import AuthenticationError, RayError
+
+    try:
+        nodes: dict[Any, Any] = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)
+    except AuthenticationError:
+        raise NodeError(
+            f"the head at {address} has another token than {environment['RAY_AUTH_TOKEN_PATH']};"
+            " copy that file from the head again"
+        ) from None
+    except RayError as error:
+        first = str(error).partition("\n")[0][:200]
+        raise NodeError(f"{address} does not answer as the head of a cluster: {first}") from None
+    heads = [node for node in nodes.values() if node.is_head_node]
+    return next((found for each in heads if (found := each.labels.get(VERSION_LABEL))), None)
+
+
+def check_version(head: str | None, address: str) -> None:
+    """Raises NodeError where the head has another version of hearth than this machine."""
+    own = importlib.metadata.version("hearth")
+    if head is not None and head != own:
+        raise NodeError(
+            f"this machine has hearth {own}, and the head at {address} has {head}; all machines of"
+            " a cluster need the same version"
+        )
+
+
+def _address_here(text: str) -> str:
+    """The address as Ray shall have it. Raises NodeError for one that is not of this machine."""
+    try:
+        ipaddress.IPv4Address(text)
+        _free_port(text)
+    except ValueError:
+        raise NodeError(f"--ip {text} is no IPv4 address; write one such as 10.0.0.1") from None
+    except OSError as error:
+        raise NodeError(
+            f"--ip {text} is not an address of this machine ({error.strerror})"
+        ) from None
+    return LOOPBACK if text == "127.0.0.1" else text
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether other machines cannot reach it."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _own_address(address: str) -> str:

@@ -14,20 +14,21 @@ from runner.server.routes import route
 
 
 class DeployBody(WireModel):
-    """POST /api/cluster/deploy. The fields are those of a model in cluster.yaml."""
+    """POST /api/cluster/deploy. The fields are those of a model in cluster.yaml; what is left out
+    has the default of runner.cluster.deployment.Deployment."""
 
     model: str = Field(min_length=1, max_length=512)
-    min_replicas: int = 1
-    max_replicas: int = 1
-    cpus: int = 1
-    gpus: float = 0.0
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    cpus: int | None = None
+    gpus: float | None = None
     num_parallel: int | None = None
     context_length: int | None = None
     memory_bytes: int | None = None
-    target_ongoing: float = 8.0
-    keep_alive_s: float = 300.0
-    drain_s: float = 600.0
-    shared: bool = False
+    target_ongoing: float | None = None
+    keep_alive_s: float | None = None
+    drain_s: float | None = None
+    shared: bool | None = None
 
 
 class ScaleBody(WireModel):

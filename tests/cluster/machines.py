@@ -55,9 +55,10 @@ class Node:
             each for each in children if name in each.name() or name in " ".join(each.cmdline())
         ]
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """`hearth cluster` on this node."""
         clean = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        clean |= environment
         return subprocess.run(
             [sys.executable, "-P", "-m", "runner.cluster.node", *arguments],
             env=clean | {"HEARTH_HOME": str(self.home), "HEARTH_OFFLINE": "1"},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import shutil
 import socket
 import threading
+from pathlib import Path
 
-from tests.cluster.machines import Machines, Node, Stream, wait_for
+from tests.cluster.machines import NODE, Machines, Node, Stream, wait_for
 
 
 def test_more_cores_than_there_are_is_refused_with_the_numbers(machines: Machines) -> None:
@@ -34,6 +37,31 @@ def test_a_machine_joins_one_cluster_only(machines: Machines) -> None:
     ran = machines.nodes[0].run("start", "--head")
     assert ran.returncode == 1
     assert "is in the cluster at" in ran.stderr
+
+
+def test_another_version_of_hearth_does_not_join_and_both_are_named(
+    machines: Machines, tmp_path: Path
+) -> None:
+    said = tmp_path / "packages" / "hearth-9.9.9.dist-info" / "METADATA"
+    said.parent.mkdir(parents=True)
+    said.write_text("Metadata-Version: 2.1\nName: hearth\nVersion: 9.9.9\n")
+    head = machines.nodes[0]
+    node = Node(tmp_path / "newer")
+    node.home.mkdir()
+    shutil.copy(head.home / "cluster-token", node.home)
+    address = str(head.state["address"])
+    ran = node.run("start", "--address", address, PYTHONPATH=str(said.parent.parent))
+    assert ran.returncode == 1
+    own = importlib.metadata.version("hearth")
+    assert f"this machine has hearth 9.9.9, and the head at {address} has {own}" in ran.stderr
+    assert not (node.home / "state" / NODE).exists()
+
+
+def test_another_token_does_not_join(machines: Machines, tmp_path: Path) -> None:
+    (tmp_path / "cluster-token").write_text("a" * 43)
+    ran = Node(tmp_path).run("start", "--address", machines.nodes[0].state["address"])
+    assert ran.returncode == 1
+    assert f"has another token than {tmp_path / 'cluster-token'}" in ran.stderr
 
 
 def test_a_context_beyond_the_deployment_is_refused(machines: Machines) -> None:

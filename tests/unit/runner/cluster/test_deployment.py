@@ -29,6 +29,7 @@ def test_a_range_of_replicas_is_read() -> None:
         ("max_replicas", 65, "at most 64"),
         ("min_replicas", -1, "min_replicas is -1"),
         ("gpus", float("nan"), "gpus is nan"),
+        ("gpus", 1.5, "gpus is 1.5; more than one are whole GPUs"),
         ("target_ongoing", 0, "target_ongoing is 0"),
         ("color", "red", "'color' is not a setting"),
     ],
