@@ -174,6 +174,14 @@ _ROWS: Final = (
         "samplers", "samplers",
         "samplers in the order in which they act, those not named do not; may be repeated",
     ),
+    Parameter("watermark", "bool", "mark the answer by which tokens it prefers", False),
+    Parameter(
+        "watermark_gamma", "float", "share of the tokens that the watermark prefers",
+        0.25, 0.01, 0.99,
+    ),
+    Parameter(
+        "watermark_delta", "float", "how much it prefers them, added to their logits", 2.0, 0, 100
+    ),
     Parameter("min_tokens", "int", "tokens before an answer may end", 0, 0, 2**24),
     Parameter(
         "stop_token_ids", "ids", "tokens that end the answer; may be repeated", (),

@@ -261,6 +261,10 @@ class Client:
         lost = "the daemon stopped before the end; try again"
         return self._until_success("/api/eval", body, lost)
 
+    def detect_watermark(self, body: Mapping[str, Any]) -> JsonObject:
+        """Whether a text was sampled with a watermark."""
+        return self._call("POST", "/v1/watermark/detect", body, None)
+
     def cluster(self, action: str, body: Mapping[str, Any] | None = None) -> JsonObject:
         """What /api/cluster, or an action below it, answers."""
         return self._call("POST" if action else "GET", f"/api/cluster{action}", body, None)

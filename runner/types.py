@@ -69,6 +69,9 @@ class SamplingParams:
     thinking_budget: int = -1  # tokens of reasoning before it is ended; -1: no limit
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit)
     text_bias: tuple[tuple[str, float], ...] = ()  # the worker makes logit_bias of it
+    watermark: bool = False  # see runner/watermark.py
+    watermark_gamma: float = 0.25  # share of the vocabulary that is green
+    watermark_delta: float = 2.0  # added to the logits of green tokens
     seed: int | None = None  # None: a fresh one for each request
     logprobs: int | None = None  # None: off; 0..20: that many alternatives a token
     drawn_logprobs: bool = False  # logprobs are of what the samplers left, as it was drawn from

@@ -14,27 +14,29 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
                  these two counts all of the output and nothing of the prompt.
  3. dry          runs of tokens that history repeats are penalised: see runner/engine/dry.py.
                  dry_multiplier 0: off.
- 4. greedy       temperature <= 0: the highest logit wins and nothing below runs.
- 5. mirostat     1 or 2: steps 6 to 11 do not run; see below.
- 6. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
+ 4. watermark    where it is on: logit += watermark_delta, for the tokens that are green after the
+                 last one of history: see runner/watermark.py. samplers does not switch it off.
+ 5. greedy       temperature <= 0: the highest logit wins and nothing below runs.
+ 6. mirostat     1 or 2: steps 7 to 12 do not run; see below.
+ 7. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
                  of the finite logits. 0 or less: all.
- 7. top_k        the k highest logits stay. 0 or less: all.
- 8. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
+ 8. top_k        the k highest logits stay. 0 or less: all.
+ 9. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
                  order of |-log p - H|: the shortest run whose mass is greater than typical_p.
                  1 or more: all.
- 9. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
+10. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
                  1 or more: all. 0: the most likely one.
-10. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
+11. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
                  0 or less: all.
-11. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
+12. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
                  the least likely go. A threshold above 0.5 or fewer than two such tokens: all stay.
-12. temperature  logit /= temperature. With dynatemp_range > 0 the divisor is, for the n tokens left
+13. temperature  logit /= temperature. With dynatemp_range > 0 the divisor is, for the n tokens left
                  with finite logits and the entropy H (nats) of their softmax, n > 1, between
                  low = max(0, temperature - range) and high = temperature + range:
                  low + (high - low) * (H / log n) ** dynatemp_exponent; not with mirostat.
-13. draw         one token from the softmax of what is left.
+14. draw         one token from the softmax of what is left.
 
-samplers names those of 6 to 12 that run, in another order; the others do not, and each computes
+samplers names those of 7 to 13 that run, in another order; the others do not, and each computes
 with what the ones before it made of the logits, heated ones too.
 
 Every filter leaves at least one token, and each computes its softmax anew over the tokens that
@@ -67,6 +69,7 @@ from numpy.typing import NDArray
 
 from runner.engine.dry import dry_penalties
 from runner.types import SamplingParams
+from runner.watermark import is_green
 
 Logits = NDArray[np.float64]  # [vocabulary], or [candidates] inside the filters
 Ids = NDArray[np.int64]  # token ids [candidates], by descending logit
@@ -145,7 +148,8 @@ def adjust(
     history: Sequence[int],
     prompt_tokens: int = 0,
 ) -> Logits:
-    """Steps 1 to 3: a copy of logits with bias and penalties. prompt_tokens: of history."""
+    """Steps 1 to 4: a copy of logits with what bias, penalties and watermark make of them.
+    prompt_tokens: of history."""
     result = np.array(logits, dtype=np.float64)
     for token, bias in params.logit_bias:
         result[token] += bias
@@ -157,6 +161,11 @@ def adjust(
     result[tokens] -= counts * params.frequency_penalty + params.presence_penalty
     for token, amount in dry_penalties(params, history).items():
         result[token] -= amount
+    if params.watermark and history:
+        green = [
+            is_green(history[-1], token, params.watermark_gamma) for token in range(len(result))
+        ]
+        result[green] += params.watermark_delta
     return result
 
 
@@ -168,7 +177,7 @@ def penalty_window(params: SamplingParams, history: Sequence[int]) -> Ids:
 
 
 def candidates(adjusted: Logits, params: SamplingParams) -> Ids:
-    """Steps 5 to 10: the tokens that may be drawn, by descending logit; of mirostat, first."""
+    """Steps 6 to 11: the tokens that may be drawn, by descending logit; of mirostat, first."""
     ids = by_logit(adjusted)
     if params.mirostat:
         hot = heat(adjusted[ids], params.temperature)
@@ -184,14 +193,14 @@ def by_logit(logits: Logits) -> Ids:
 
 
 def heat(logits: Logits, temperature: float) -> Logits:
-    """Step 12, up to a constant: the highest logit becomes 0, so that the smallest temperature
+    """Step 13, up to a constant: the highest logit becomes 0, so that the smallest temperature
     gives -inf for the others and never inf - inf."""
     with np.errstate(over="ignore"):
         return np.asarray((logits - logits.max()) / temperature, dtype=np.float64)
 
 
 def dynamic_temperature(logits: Logits, params: SamplingParams) -> float:
-    """The divisor of step 12, at least 1e-300 (Dynamic Temperature Sampling, kalomaze, 2023)."""
+    """The divisor of step 13, at least 1e-300 (Dynamic Temperature Sampling, kalomaze, 2023)."""
     finite = logits[np.isfinite(logits)]
     if params.dynatemp_range <= 0 or len(finite) < 2:
         return params.temperature
@@ -234,7 +243,7 @@ def surprise_limit(logits: Logits, params: SamplingParams, mu: float) -> int:
 
 
 def top_n_sigma(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 6 (Tang et al., Top-n-sigma: Not All Logits Are You Need, 2024)."""
+    """Step 7 (Tang et al., Top-n-sigma: Not All Logits Are You Need, 2024)."""
     if params.top_n_sigma <= 0:
         return ids
     floor = logits[0] - params.top_n_sigma * logits[np.isfinite(logits)].std()
@@ -242,18 +251,18 @@ def top_n_sigma(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def xtc(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 11 where it acts (Exclude Top Choices, p-e-w, 2024)."""
+    """Step 12 where it acts (Exclude Top Choices, p-e-w, 2024)."""
     above = int((softmax(logits) >= params.xtc_threshold).sum())
     return ids[above - 1 :] if params.xtc_threshold <= 0.5 and above > 1 else ids
 
 
 def top_k(ids: Ids, _logits: Logits, params: SamplingParams) -> Ids:
-    """Step 7."""
+    """Step 8."""
     return ids[: params.top_k] if params.top_k > 0 else ids
 
 
 def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 8 (Meister et al., Locally Typical Sampling, 2022)."""
+    """Step 9 (Meister et al., Locally Typical Sampling, 2022)."""
     if params.typical_p >= 1:
         return ids
     p = softmax(logits)
@@ -264,7 +273,7 @@ def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 9 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
+    """Step 10 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
     if params.top_p >= 1:
         return ids
     inside = np.cumsum(softmax(logits)) < params.top_p
@@ -272,7 +281,7 @@ def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def min_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 10 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
+    """Step 11 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
     if params.min_p <= 0:
         return ids
     threshold = logits[0] + np.log(min(params.min_p, 1.0))

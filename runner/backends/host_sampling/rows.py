@@ -37,8 +37,9 @@ class RowSampler:
         confirms, from logits [up to 1 + draft, vocabulary], which are written to and restored. It
         ends early where logits cannot be used."""
         sampled: list[SampledToken] = []
-        for output, proposed, mask in zip(logits, (*row.draft, None), row.masks, strict=False):
-            found = self._choose(row, output, mask)
+        drafts = zip((row.tokens[-1], *row.draft), (*row.draft, None), row.masks, strict=False)
+        for output, (previous, proposed, mask) in zip(logits, drafts, strict=False):
+            found = self._choose(row, output, mask, previous)
             if found is None:
                 break
             sampled.append(found)
@@ -46,13 +47,15 @@ class RowSampler:
                 break
         return sampled
 
-    def _choose(self, row: Row, logits: Logits, mask: TokenMask | None) -> SampledToken | None:
+    def _choose(
+        self, row: Row, logits: Logits, mask: TokenMask | None, previous: int
+    ) -> SampledToken | None:
         sampler = row.sampler
         assert isinstance(sampler, HostSampler)
         if mask is None:
-            token = sampler.choose(logits)
+            token = sampler.choose(logits, previous)
         elif sampler.needs_all_logits or (few := few_allowed_tokens(mask, len(logits))) is None:
-            token = sampler.choose(self._masks.apply(logits, mask))
+            token = sampler.choose(self._masks.apply(logits, mask), previous)
         else:
             token = sampler.choose_among(logits, few) if len(few) else None
         if token is None:

@@ -1,10 +1,10 @@
 """The sampler of one request: chooses the next token from a row of logits.
 
 The meaning is written in runner/engine/sampling.py. What has to look at the whole vocabulary
-(bias, penalties, greedy choice, top_k, a top_p or draw without top_k) is done in NumPy; the
-handful of candidates it leaves goes through llama.cpp's chain. At 151,936 logits and the default
-parameters that takes 50 us a token on one core, where llama_sampler_sample takes 200 to 500 us;
-sampling rows in two threads was slower than in one.
+(bias, penalties, watermark, greedy choice, top_k, a top_p or draw without top_k) is done in NumPy;
+the handful of candidates it leaves goes through llama.cpp's chain. At 151,936 logits and the
+default parameters that takes 50 us a token on one core, where llama_sampler_sample takes 200 to 500
+us; sampling rows in two threads was slower than in one.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from runner.backends.host_sampling.logits import Logits, TokenIds
 from runner.backends.host_sampling.nucleus import draw, nucleus
 from runner.backends.host_sampling.penalties import LogitAdjustment
 from runner.backends.host_sampling.top_k import top_k_ids
+from runner.backends.host_sampling.watermark import green_tokens
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
@@ -57,6 +58,7 @@ class HostSampler(Sampler):
         self.params = params
         self.drawn_from: tuple[TokenIds, Logits] | None = None  # see TokenPicker; if asked for
         self._adjustment = LogitAdjustment(params)
+        self._green = green_tokens(vocabulary) if params.watermark else None
         self._pick: TokenPicker | None = (
             None if params.temperature <= 0 else _create_picker(params, candidates)
         )
@@ -64,16 +66,23 @@ class HostSampler(Sampler):
     def accept(self, tokens: Sequence[int]) -> None:
         self._adjustment.accept(tokens, sampled=False)
 
-    def choose(self, logits: Logits) -> int | None:
+    def choose(self, logits: Logits, previous: int = 0) -> int | None:
         """The next token from logits [vocabulary], accepted; None when they hold NaN or leave
-        nothing to choose. logits are written to, and restored."""
+        nothing to choose. logits are written to, and restored. previous: the token before."""
         if not self._adjustment.active:
-            return self._choose(logits)
+            return self._choose(self._marked(logits, previous))
         with self._adjustment.apply(logits):
-            token = self._choose(logits)
+            token = self._choose(self._marked(logits, previous))
         if token is not None:
             self._adjustment.accept((token,), sampled=True)
         return token
+
+    def _marked(self, logits: Logits, previous: int) -> Logits:
+        """logits, or a copy with the watermark."""
+        params = self.params
+        if self._green is None:
+            return logits
+        return self._green.apply(logits, previous, params.watermark_gamma, params.watermark_delta)
 
     def _choose(self, logits: Logits) -> int | None:
         best = int(logits.argmax())  # of NaN, if there is one
@@ -92,7 +101,7 @@ class HostSampler(Sampler):
     def needs_all_logits(self) -> bool:
         """Whether more than the logits of the allowed tokens counts."""
         params = self.params
-        if self._adjustment.active or params.drawn_logprobs:
+        if self._adjustment.active or params.watermark or params.drawn_logprobs:
             return True
         return params.mirostat > 0 or params.samplers is not None
 

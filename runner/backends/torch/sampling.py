@@ -42,7 +42,8 @@ class TorchSampler(HostSampler):
     def __init__(self, params: SamplingParams, candidates: CandidateArray, vocabulary: int) -> None:
         """Raises InvalidRequest for a bias or penalty that the vocabulary cannot have."""
         super().__init__(params, candidates, vocabulary)
-        unchanged = not self._adjustment.active and params.logprobs is None
+        marked = self._adjustment.active or params.watermark
+        unchanged = not marked and params.logprobs is None
         self.greedy = unchanged and params.temperature <= 0
         basic = unchanged and _KERNEL_STEPS.issuperset(active_steps(params))
         self.basic = self.greedy or basic

@@ -28,7 +28,7 @@ MESSAGES_REFUSED: Final[Refusals] = {
     "inference_geo": Refusal("answers are made on this machine"),
     "thread": Refusal("send the whole conversation"),
     "output_format": Refusal("it is output_config.format here"),
-    "watermarking": Refusal("answers are not watermarked"),
+    "watermarking": Refusal("PARAMETER watermark true in a Modelfile marks answers"),
     "return_mm_kwargs": Refusal(_VLLM),
     "kv_transfer_params": Refusal(_VLLM),
     "ec_transfer_params": Refusal(_VLLM),

@@ -12,7 +12,7 @@ _VLLM = "it belongs to vLLM's own deployment"
 _MEDIA = "images are read as the model's projector has it"
 _BOS = "a prompt begins as the model wants it; send the prompt as token ids for another beginning"
 _ADAPTER: Final = "name the model that `hearth adapter add` makes of the adapter in model"
-_WATERMARK = "answers are not watermarked"
+_WATERMARK = "it is watermark, watermark_gamma and watermark_delta here"
 
 GENERATE_REFUSED: Final[Refusals] = {
     # vLLM
@@ -65,7 +65,6 @@ GENERATE_REFUSED: Final[Refusals] = {
     "n_discard": Refusal("half of a full context leaves, on Ollama's routes", (0,)),
     "response_fields": Refusal("the whole answer is sent"),
     # TGI
-    "watermark": Refusal(_WATERMARK),
     "do_sample": Refusal("temperature 0 is greedy, any other draws", (True,)),
     "max_new_tokens": Refusal("it is max_tokens here"),
     "return_full_text": Refusal("use echo in /v1/completions"),

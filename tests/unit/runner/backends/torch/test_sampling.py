@@ -45,6 +45,7 @@ def test_of_equal_logits_the_lowest_token_is_the_likeliest(on_device: bool) -> N
         SamplingParams(temperature=0, repeat_penalty=1.5, presence_penalty=1.0),
         SamplingParams(temperature=0, logit_bias=((4, 30.0), (5, -5.0))),
         SamplingParams(temperature=0.7, top_k=1),
+        SamplingParams(temperature=0, watermark=True, watermark_delta=9.0),
     ],
 )
 @pytest.mark.parametrize("on_device", [False, True])
@@ -58,7 +59,7 @@ def test_a_certain_choice_is_that_of_the_definition(
         expected = int(meaning.distribution(values[0].numpy(), params, history).argmax())
         sampler = sampling.create(params)
         sampler.accept(history)
-        [found] = sampling.sample([Row(0, [1], 0, sampler)], values)
+        [found] = sampling.sample([Row(0, history[-1:], 0, sampler)], values)
         assert found.token == expected
 
 

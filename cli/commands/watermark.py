@@ -1,0 +1,62 @@
+"""hearth watermark: Tell whether a text carries a model's watermark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cli.completion import installed_models
+from cli.errors import USAGE, CliError
+
+_MAX_TEXT_BYTES = 4 << 20  # a request has a million characters
+
+
+def command(
+    action: Annotated[Literal["detect"], typer.Argument(help="What to do")],  # noqa: ARG001
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text; - reads it from stdin")],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=installed_models,
+            help="The model that may have written it, or one of the same vocabulary",
+        ),
+    ],
+    gamma: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="watermark_gamma of the answer; the model's by default"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Tell whether a text carries a model's watermark.
+
+    Answers have one where watermark is set, in a request or in the model's Modelfile. Some 200
+    tokens are enough, fewer where the text was not sampled from few choices.
+    """
+    from cli.connection import connect
+    from cli.render import print_json
+
+    body = {"model": model, "text": _read(file), "watermark_gamma": gamma}
+    found = connect().detect_watermark(body)
+    if as_json:
+        print_json(found)
+        return
+    verdict = "a watermark" if found["is_watermarked"] else "no watermark"
+    expected = found["watermark_gamma"] * found["scored"]
+    print(f"{verdict}: {found['green']} of {found['scored']} pairs of tokens are green, chance has"
+          f" {expected:.0f} (z = {found['z_score']:.2f}, p = {found['p_value']:.2g})")  # fmt: skip
+
+
+def _read(path: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        if len(data) > _MAX_TEXT_BYTES:
+            raise CliError(f"{path} has {len(data)} bytes; the limit is {_MAX_TEXT_BYTES}", USAGE)
+        return data.decode("utf-8")
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}", USAGE) from None
+    except UnicodeDecodeError:
+        raise CliError(f"{path} is not UTF-8 text", USAGE) from None
