@@ -2,7 +2,8 @@
 
 A long call brings all frames of the replica, short ones take the daemon's, one after the other and
 each with all that waits. Silence of the replica, be it dead, stopped or out of reach, ends the
-session, whatever Ray thinks of it: after the setting cluster_silence, in which time that this
+session, whatever Ray thinks of it, and so does a short call that it does not answer, since a
+partition may be of one direction: after the setting cluster_silence, in which time that this
 process did not get itself does not count.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import uuid
 from typing import Any, Final
 
@@ -21,7 +23,7 @@ log = logging.getLogger("hearth.cluster")
 
 TICK_S: Final = 0.1
 OPEN_S: Final = 20.0  # for its first word: Ray may have to connect
-PING_S: Final = 1.0
+PING_S: Final = 0.5
 _READ_BYTES: Final = 1 << 20
 
 
@@ -37,6 +39,7 @@ class BridgeSession:
         self._silence_s = silence_s
         self._name = uuid.uuid4().hex
         self._left_s = OPEN_S  # until the silence is too long
+        self._answer_left_s = math.inf  # until the call that is on its way takes too long
         self._opened = asyncio.Event()
 
     async def run(self) -> None:
@@ -78,14 +81,17 @@ class BridgeSession:
                     if not data:
                         return
                     reading = asyncio.create_task(self._reader.read(_READ_BYTES))
+                self._answer_left_s = self._silence_s
                 await self._call("feed", data)
+                self._answer_left_s = math.inf
         finally:
             reading.cancel()
 
     async def _watch(self) -> None:
-        while self._left_s > 0:
+        while min(self._left_s, self._answer_left_s) > 0:
             await asyncio.sleep(TICK_S)
             self._left_s -= TICK_S
+            self._answer_left_s -= TICK_S
         raise WorkerCrashed(
             f"the replica {self._replica} has been silent for {self._silence_s:g} s"
         )

@@ -17,6 +17,9 @@ _OFF = {
 }
 # Ray gives its workers a niceness of 15, with which a busy machine hardly runs them
 _NICE = {"RAY_worker_niceness": "0"}
+# A replica whose raylet has died goes on until it sees that, by default up to 1 s, and only then is
+# it silent
+_PROMPT = {"RAY_raylet_death_check_interval_milliseconds": "200"}
 
 
 def ray_environment(token: Path) -> dict[str, str]:
@@ -25,6 +28,7 @@ def ray_environment(token: Path) -> dict[str, str]:
         **os.environ,
         **_OFF,
         **_NICE,
+        **_PROMPT,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         # The code of replicas is what is installed on the node, never what a driver sends along

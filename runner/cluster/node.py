@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import importlib.metadata
 import importlib.util
 import ipaddress
@@ -97,8 +98,7 @@ def _start(options: argparse.Namespace) -> int:
     environment = {name: value for name, value in environment.items() if value}
     if not options.head:
         check_version(_head_version(address, environment), address)
-    process, log = _spawn(_arguments(options, address, ip), environment, state)
-    _await_node(process, log, address)
+    process = _run_ray(_arguments(options, address, ip), environment, state, address)
     started = psutil.Process(process.pid).create_time()
     port = _free_port(ip)
     write_node(
@@ -149,20 +149,25 @@ def _spawn(
     return process, path
 
 
-def _await_node(process: subprocess.Popen[bytes], log: Path, address: str) -> None:
-    """Wait until Ray says that its node runs. Raises NodeError with the last of what it said."""
+def _run_ray(
+    arguments: list[str], environment: dict[str, str], state: Path, address: str
+) -> subprocess.Popen[bytes]:
+    """Ray's process, once it says that its node runs. On a machine so busy that Ray gives it up
+    before, after 30 s, it is started again. Raises NodeError with the last of what Ray said."""
     until_s = time.monotonic() + START_S
-    while time.monotonic() < until_s:
+    while True:
+        process, log = _spawn(arguments, environment, state)
+        while process.poll() is None and time.monotonic() < until_s:
+            if "Ray runtime started" in log.read_text(errors="replace"):
+                return process
+            time.sleep(0.1)
+        process.terminate()
+        process.wait()
         said = log.read_text(errors="replace")
-        if "Ray runtime started" in said:
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    process.terminate()
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    last = " / ".join(lines[-3:])
-    raise NodeError(f"no node could be started for {address}: {last or 'Ray says nothing'} ({log})")
+        if "timed out during startup" not in said or time.monotonic() > until_s:
+            lines = [line for line in said.splitlines() if line.strip()]
+            last = " / ".join(lines[-3:]) or "Ray says nothing"
+            raise NodeError(f"no node could be started for {address}: {last} ({log})")
 
 
 def _stop() -> int:
@@ -208,11 +213,11 @@ def _check_answers(address: str) -> None:
 def _head_version(address: str, environment: Mapping[str, str]) -> str | None:
     """The version of hearth that the head has; None where it says none. Raises NodeError."""
     os.environ.update(environment)  # before Ray is imported, which reads it then
-    from ray._raylet import GcsClient
     from ray.exceptions import AuthenticationError, RayError
 
+    raylet: Any = importlib.import_module("ray._raylet")
     try:
-        nodes: dict[Any, Any] = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)
+        nodes = raylet.GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)
     except AuthenticationError:
         raise NodeError(
             f"the head at {address} has another token than {environment['RAY_AUTH_TOKEN_PATH']};"

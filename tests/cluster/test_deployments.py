@@ -107,6 +107,36 @@ def test_a_rolling_update_fails_no_request(machines: Machines) -> None:
     assert failed == []
 
 
+def test_load_adds_a_replica_which_goes_again_without_a_failed_request(
+    machines: Machines,
+) -> None:
+    body = {"model": "echo", "min_replicas": 1, "max_replicas": 2, "target_ongoing": 1.0}
+    assert machines.post("/api/cluster/deploy", body).status_code == 200
+    failed: list[str] = []
+    loaded, asked = threading.Event(), threading.Event()
+
+    def ask(until: threading.Event) -> None:
+        while not until.is_set():
+            answer = machines.chat("echo", "more " * 400)
+            if answer.status_code != 200:
+                failed.append(answer.text)
+
+    asking = [threading.Thread(target=ask, args=(loaded,)) for _ in range(5)]
+    asking.append(threading.Thread(target=ask, args=(asked,)))  # until the end
+    for thread in asking:
+        thread.start()
+    try:
+        wait_for(lambda: len(machines.replicas("echo")) == 2, "a second replica", 240)
+        loaded.set()
+        wait_for(lambda: len(machines.replicas("echo")) == 1, "it has gone", 300)
+    finally:
+        loaded.set()
+        asked.set()
+        for thread in asking:
+            thread.join()
+    assert failed == []
+
+
 def test_what_is_undeployed_runs_here_again(machines: Machines) -> None:
     machines.deploy("echo", 1)
     assert machines.post("/api/cluster/undeploy", {"model": "echo"}).status_code == 200
