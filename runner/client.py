@@ -261,6 +261,12 @@ class Client:
         lost = "the daemon stopped before the end; try again"
         return self._until_success("/api/eval", body, lost)
 
+    def distill(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
+        """Train a student of a model; yields the daemon's lines, the result last. Closing the
+        iterator ends it."""
+        lost = "the daemon stopped before the end; the same command goes on where it was"
+        return self._until_success("/api/distill", body, lost)
+
     def detect_watermark(self, body: Mapping[str, Any]) -> JsonObject:
         """Whether a text was sampled with a watermark."""
         return self._call("POST", "/v1/watermark/detect", body, None)

@@ -23,7 +23,15 @@ from runner.mcp.host import McpHost
 from runner.models.crashes import Crashes
 from runner.models.manager import Manager
 from runner.models.supervisor import WorkerHandle
-from runner.server import cluster_routes, health, key_routes, mcp_routes, perplexity, watermark
+from runner.server import (
+    cluster_routes,
+    distill,
+    health,
+    key_routes,
+    mcp_routes,
+    perplexity,
+    watermark,
+)
 from runner.server.access import caller_of
 from runner.server.access_log import FILE_NAME as ACCESS_LOG
 from runner.server.access_log import AccessLog
@@ -95,7 +103,7 @@ from runner.settings import Settings
 log = logging.getLogger("hearth")
 
 _SERVED = (
-    *routes_of(health, page, key_routes, perplexity, watermark),
+    *routes_of(health, page, key_routes, perplexity, watermark, distill),
     *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
     *routes_of(props, slots, llamacpp_models, adapters, streams),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),

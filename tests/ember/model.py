@@ -1,5 +1,5 @@
 """The network: a small Llama (RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings) for
-training.
+training, of the blocks that students are made of.
 
 Owns the shapes and the forward pass. Knows nothing of text, GGUF or the training loop.
 Rotary pairs are adjacent dimensions (2i, 2i+1), as llama.cpp's `llama` architecture wants them.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-SHORT = 512
+from runner.jobs.distillation.network import Block, Sizes, initialise, rotary_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,6 @@ class Shape:
         return self.width // self.heads
 
 
-def rotary_turns(shape: Shape, length: int) -> Tensor:
-    """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width /
-    2]` complex64.
-    """
-    exponents = torch.arange(0, shape.head_width, 2).float() / shape.head_width
-    angles = torch.arange(length).float()[:, None] * shape.rope_base ** -exponents[None, :]
-    return torch.polar(torch.ones_like(angles), angles)
-
-
-def rotate(x: Tensor, turns: Tensor) -> Tensor:
-    """Rotate adjacent pairs of `x` `[batch, tokens, heads, head_width]` by position (Su et al.
-    2021).
-    """
-    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * turns[:, None, :]).flatten(-2).to(x.dtype)
-
-
 class CenteredNorm(nn.Module):
     """RMSNorm of a residual stream whose mean is taken out, computed as a layer norm without bias.
 
@@ -63,7 +46,7 @@ class CenteredNorm(nn.Module):
     RMSNorm only.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Sizes) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape.width))
         self.epsilon = shape.norm_epsilon
@@ -72,89 +55,6 @@ class CenteredNorm(nn.Module):
         """Normalise `x` `[..., width]` fp32; the result has the type that matrix products use."""
         result = functional.layer_norm(x, self.weight.shape, self.weight, None, self.epsilon)
         return result.to(torch.bfloat16) if torch.is_autocast_enabled("cpu") else result
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, share: int) -> Tensor:
-    """Causal attention of `query` `[batch, tokens, heads, head_width]` over keys and values with
-    `share` times fewer heads.
-
-    Up to `SHORT` tokens two plain products are 1.5 to 3 times faster than PyTorch's fused CPU
-    kernel (measured on Zen 5).
-    """
-    batch, length, heads, width = query.shape
-    key, value = (t.repeat_interleave(share, dim=2) for t in (key, value))
-    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
-    if length > SHORT:
-        return functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(
-            1, 2
-        )
-    future = (
-        torch.full((length, length), float("-inf"), dtype=query.dtype)
-        .triu(1)
-        .expand(batch * heads, length, length)
-    )
-    query, key, value = (t.reshape(batch * heads, length, width) for t in (query, key, value))
-    scores = torch.baddbmm(future, query, key.transpose(1, 2), alpha=width**-0.5)
-    mixed = torch.bmm(scores.softmax(-1, dtype=torch.float32).to(value.dtype), value)
-    return mixed.view(batch, heads, length, width).transpose(1, 2)
-
-
-class Attention(nn.Module):
-    """Causal self-attention with fewer key-value heads than query heads."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.shape = shape
-        key_value_width = shape.key_value_heads * shape.head_width
-        self.query = nn.Linear(shape.width, shape.width, bias=False)
-        self.key = nn.Linear(shape.width, key_value_width, bias=False)
-        self.value = nn.Linear(shape.width, key_value_width, bias=False)
-        self.output = nn.Linear(shape.width, shape.width, bias=False)
-
-    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Mix `x` `[batch, tokens, width]` over earlier tokens; same shape out."""
-        shape = self.shape
-        joint = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        heads = functional.linear(x, joint).unflatten(-1, (-1, shape.head_width))
-        rotated, value = heads.split(
-            [shape.heads + shape.key_value_heads, shape.key_value_heads], dim=2
-        )
-        query, key = rotate(rotated, turns).split([shape.heads, shape.key_value_heads], dim=2)
-        mixed = attend(query, key, value, shape.heads // shape.key_value_heads)
-        result: Tensor = self.output(mixed.flatten(-2))
-        return result
-
-
-class FeedForward(nn.Module):
-    """SwiGLU (Shazeer 2020)."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.gate = nn.Linear(shape.width, shape.feed_forward, bias=False)
-        self.up = nn.Linear(shape.width, shape.feed_forward, bias=False)
-        self.down = nn.Linear(shape.feed_forward, shape.width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Transform each token of `x` `[batch, tokens, width]` by itself."""
-        result: Tensor = self.down(functional.silu(self.gate(x)) * self.up(x))
-        return result
-
-
-class Block(nn.Module):
-    """One pre-norm layer."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.attention_norm = CenteredNorm(shape)
-        self.attention = Attention(shape)
-        self.feed_forward_norm = CenteredNorm(shape)
-        self.feed_forward = FeedForward(shape)
-
-    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Add attention and feed-forward to the residual stream `x` fp32."""
-        x = x + self.attention(self.attention_norm(x), turns)
-        result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
-        return result
 
 
 class Network(nn.Module):
@@ -180,7 +80,7 @@ class Network(nn.Module):
         self.feature = nn.EmbeddingBag(
             int(features.max()) + 1, shape.width, mode="sum", padding_idx=0
         )
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(Block(shape, CenteredNorm) for _ in range(shape.layers))
         self.norm = CenteredNorm(shape)
         self.register_buffer("turns", rotary_turns(shape, shape.context), persistent=False)
         self.initialise()
@@ -191,15 +91,7 @@ class Network(nn.Module):
         nn.init.normal_(self.feature.weight, std=0.02)
         with torch.no_grad():
             self.feature.weight[0].zero_()
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            for name, weight in block.named_parameters():
-                if weight.ndim != 2:
-                    continue
-                if name.endswith(("output.weight", "down.weight")):
-                    nn.init.zeros_(weight)
-                else:
-                    nn.init.normal_(weight, std=0.5 / self.shape.width**0.5)
+        initialise(self.blocks, self.shape.width)
 
     def embedding(self) -> Tensor:
         """The folded embedding matrix `[vocabulary, width]`, rows of mean zero, used for input and

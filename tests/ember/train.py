@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from runner.jobs.distillation.optimizer import optimizers, rate_factor
 from tests.ember.chat import segments
 from tests.ember.data import Batches, Sample, padded
 from tests.ember.mixture import stream
 from tests.ember.model import Network, Shape
-from tests.ember.optimizer import optimizers, rate_factor
 from tests.ember.tokenizer import Tokenizer, learn, token_features
 
 VOCABULARY_SAMPLES = 40_000

@@ -51,13 +51,22 @@ class EvaluationContext:
         """Free the batch; the model and the context belong to open_model."""
         native.llama_batch_free(self._batch)
 
+    @property
+    def adds_bos(self) -> bool:
+        """Whether texts begin with a token of their own."""
+        return bool(native.llama_vocab_get_add_bos(self._vocabulary))
+
+    def tokenizer(self) -> LlamaCppTokenizer:
+        """Of the model, for as long as it is open."""
+        return LlamaCppTokenizer(self._vocabulary)
+
     def chunks(self, text: str) -> list[NDArray[np.int32]]:
         """The text as chunks of context tokens that do not overlap; what is left over is dropped.
         Where the model wants a BOS, it stands in place of each chunk's first token, as in
         llama-perplexity. Raises InvalidRequest for a text of less than two chunks."""
-        adds_bos = bool(native.llama_vocab_get_add_bos(self._vocabulary))
-        encoder = LlamaCppTokenizer(self._vocabulary)
-        tokens = np.asarray(encoder.encode(text, add_bos=adds_bos, parse_special=False), np.int32)
+        tokens = np.asarray(
+            self.tokenizer().encode(text, add_bos=self.adds_bos, parse_special=False), np.int32
+        )
         count = len(tokens) // self.context
         if count < 2:
             raise InvalidRequest(
@@ -65,7 +74,7 @@ class EvaluationContext:
                 f" {2 * self.context}: give more text or a smaller context"
             )
         chunks = tokens[: count * self.context].reshape(count, self.context).copy()
-        if adds_bos:
+        if self.adds_bos:
             chunks[:, 0] = native.llama_vocab_bos(self._vocabulary)
         return list(chunks)
 
@@ -101,12 +110,13 @@ class EvaluationContext:
 class Measurement:
     """How a model is opened. context: tokens of a chunk, None for 512 or what the model was trained
     for. native_kernels: hearth's, where they are. observer: llama.cpp's callback for each tensor
-    that llama.cpp itself computes, or None."""
+    that llama.cpp itself computes, or None. threads: None for what suits the model."""
 
     context: int | None = None
     adapters: tuple[tuple[str, float], ...] = ()
     native_kernels: bool = True
     observer: Any = None
+    threads: int | None = None
 
 
 @contextmanager
@@ -127,7 +137,7 @@ def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
     with native_log.library_errors() as library_errors, ExitStack() as stack:
         model = load_model(plan, lambda _share: None, library_errors)
         stack.callback(native.llama_model_free, model)
-        handle = native.llama_init_from_model(model, _parameters(plan, model, wanted.observer))
+        handle = native.llama_init_from_model(model, _parameters(plan, model, wanted))
         if not handle:
             raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
         stack.callback(native.llama_free, handle)
@@ -163,16 +173,17 @@ def _context_of(path: Path, wanted: int | None) -> int:
     return context
 
 
-def _parameters(plan: LoadPlan, model: Any, observer: Any) -> Any:
+def _parameters(plan: LoadPlan, model: Any, wanted: Measurement) -> Any:
     params = native.llama_context_default_params()
     params.n_ctx = plan.context_length
     params.n_batch = params.n_ubatch = min(_STEP_TOKENS, plan.context_length)
     if plan.flash_attention:
         params.flash_attn_type = native.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.n_seq_max = 1
-    params.n_threads = params.n_threads_batch = threads_for(native.llama_model_size(model))
+    threads = wanted.threads or threads_for(native.llama_model_size(model))
+    params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
-    if observer is not None:
-        params.cb_eval = observer
+    if wanted.observer is not None:
+        params.cb_eval = wanted.observer
         params.cb_eval_user_data = ctypes.c_void_p(0)
     return params

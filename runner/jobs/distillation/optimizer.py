@@ -30,7 +30,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     return (x.T if tall else x).to(matrix.dtype)
 
 
-class Muon(Optimizer):
+class Muon(Optimizer):  # type: ignore[misc]
     """Orthogonalised momentum with decoupled weight decay, for two-dimensional weights."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Muon(Optimizer):
             weights, {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
         )
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: None = None) -> None:
         """Change the weights by one step."""
         for group in self.param_groups:

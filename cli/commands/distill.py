@@ -1,0 +1,125 @@
+"""hearth distill: Train a small student of an installed model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.completion import installed_models
+from cli.errors import USAGE, CliError
+
+
+def command(
+    teacher: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEACHER", autocompletion=installed_models, help="Name of an installed model"
+        ),
+    ],
+    student: Annotated[
+        Path,
+        typer.Option(metavar="CONFIG", help="JSON with the sizes of the student, as config.json"),
+    ],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text to learn from")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the student; TEACHER-student by default")
+    ] = None,
+    separator: Annotated[
+        str, typer.Option(metavar="TEXT", help="What stands between documents")
+    ] = "<|endoftext|>",
+    answer: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="BEFORE AFTER", help="Learn only what stands between these, AFTER included"
+        ),
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a document; longer ones are cut")
+    ] = None,
+    epochs: Annotated[float, typer.Option(metavar="N", help="How often the text is read")] = 3.0,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps of training, instead of --epochs")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the order and first weights")] = 1,
+    threads: Annotated[int | None, typer.Option(metavar="N", help="All cores by default")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Write a plot of the loss")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+) -> None:
+    """Train a small student of an installed model.
+
+    The student learns the probabilities that the teacher gives its likeliest next tokens in the
+    text. CONFIG has hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
+    intermediate_size and the like; what it leaves out is as in the teacher. A student as wide as a
+    teacher of the architecture llama begins with layers of it.
+
+    An interrupted training goes on with the same command. Needs PyTorch.
+    """
+    from cli.connection import connect
+    from cli.progress import follow, style_for
+    from cli.upload import uploader
+
+    body: dict[str, Any] = {
+        "model": teacher,
+        "name": name or f"{teacher.partition(':')[0]}-student",
+        "student": _config(student),
+        "separator": separator,
+        "answer": answer,
+        "context": context,
+        "epochs": epochs,
+        "steps": steps,
+        "seed": seed,
+        "threads": threads,
+    }
+    if not text.is_file():
+        raise CliError(f"{text} does not exist", USAGE)
+    client = connect()
+    with uploader(client, as_json=as_json) as delivery:
+        body["text"] = delivery.bring(text)
+    result = follow(client.distill(body), style_for(as_json, quiet=False))
+    losses = [(step, loss) for step, loss in result["losses"]]
+    if plot is not None and losses:
+        _write_plot(plot, losses, result["model"])
+    if not as_json:
+        _tell(result, losses)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}", USAGE) from None
+    except ValueError as error:
+        raise CliError(f"{path} is not JSON: {error}", USAGE) from None
+    if not isinstance(found, dict):
+        raise CliError(f"{path} holds no JSON object", USAGE)
+    return found
+
+
+def _write_plot(path: Path, losses: list[tuple[int, float]], name: str) -> None:
+    from cli.loss_plot import svg_plot
+
+    try:
+        path.write_text(svg_plot(losses, f"{name}: nats from the teacher, each token"), "utf-8")
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _tell(result: dict[str, Any], losses: list[tuple[int, float]]) -> None:
+    from cli.loss_plot import text_plot
+
+    print(text_plot(losses))
+    share = result["parameters"] / result["teacher_parameters"]
+    print(
+        f"{result['model']} has {result['parameters'] / 1e6:.2f} M parameters, {share:.0%} of the"
+        f" teacher's, and learned {result['steps']} steps of {result['tokens']} tokens"
+    )
+    if result["divergence"] is not None:
+        print(
+            f"on documents that it did not learn it is {result['divergence']:.3f} nats a token from"
+            f" the teacher, and {result['agreement']:.1%} of its likeliest tokens are the teacher's"
+        )

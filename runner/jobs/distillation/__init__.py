@@ -1,0 +1,1 @@
+"""A small model that learns to predict what a larger one does."""
