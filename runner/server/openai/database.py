@@ -27,6 +27,7 @@ MAX_GAP_S = 7 * 86400.0
 _WAIT_S = 10.0  # for another thread's transaction
 _NOTE_S = 60.0  # how often the time is written down
 _CHECKED_BYTES = 256 << 20  # a file up to that size is read through before its first use
+_CACHE_KIB = 256  # of pages, until it is closed; SQLite's own 2 MiB are for one that stays open
 _SIDE_FILES = ("", "-wal", "-shm")
 _CLOCK_TABLE = "CREATE TABLE IF NOT EXISTS clock (one INTEGER PRIMARY KEY, wall REAL, age REAL)"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
@@ -146,6 +147,7 @@ class Database:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))  # for us only
         database = sqlite3.connect(self.path, timeout=_WAIT_S)
         try:
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             with self._opening:  # SQLite does not wait for who else makes it a WAL
                 database.execute("PRAGMA journal_mode=WAL")
                 self._read_through(database)

@@ -56,7 +56,8 @@ def size_bytes(database: sqlite3.Connection, owner: str) -> int:
     """Of all pictures that the responses of an owner have."""
     query = (
         "SELECT COALESCE(SUM(size_bytes), 0) FROM (SELECT DISTINCT picture, size_bytes FROM "
-        "picture_holds WHERE response IN (SELECT id FROM responses WHERE owner = ?))"
+        "picture_holds WHERE EXISTS "
+        "(SELECT 1 FROM responses WHERE id = picture_holds.response AND owner = ?))"
     )
     return int(database.execute(query, (owner,)).fetchone()[0])
 
@@ -64,8 +65,9 @@ def size_bytes(database: sqlite3.Connection, owner: str) -> int:
 def prune(database: sqlite3.Connection) -> None:
     """Forget the pictures that no response and no conversation has any more."""
     gone = (
-        "DELETE FROM picture_holds WHERE response NOT IN "
-        "(SELECT id FROM responses UNION ALL SELECT id FROM conversations)"
+        "DELETE FROM picture_holds WHERE "
+        "NOT EXISTS (SELECT 1 FROM responses WHERE id = picture_holds.response) AND "
+        "NOT EXISTS (SELECT 1 FROM conversations WHERE id = picture_holds.response)"
     )
     if database.execute(gone).rowcount:
         database.execute(

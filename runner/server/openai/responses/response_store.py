@@ -38,10 +38,11 @@ CREATE TABLE IF NOT EXISTS response_events (
 )
 """
 _ADDED = {"owner": "TEXT NOT NULL DEFAULT ''", "size_bytes": "INTEGER NOT NULL DEFAULT 0"}
-_INDEX = (
-    "CREATE INDEX IF NOT EXISTS responses_of_owner ON responses (owner, stored_at, id, size_bytes)"
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS responses_of_owner ON responses (owner, stored_at, id, size_bytes)",
+    "CREATE INDEX IF NOT EXISTS responses_by_age ON responses (stored_at)",
 )
-_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": _ADDED}, (_INDEX,))
+_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": _ADDED}, _INDEXES)
 
 
 @dataclass(frozen=True, slots=True)

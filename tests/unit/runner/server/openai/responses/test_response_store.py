@@ -1,11 +1,14 @@
-"""How much one owner may keep."""
+"""How much one owner may keep, and what keeping one more takes."""
 
 from __future__ import annotations
 
+import ctypes
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
+import _sqlite3
 import pytest
 
 from runner.server.openai.responses import response_store
@@ -76,3 +79,29 @@ def test_a_file_of_an_earlier_daemon_is_bounded_too(tmp_path: Path) -> None:
     for number in range(12):
         file.save(stored(f"{number}", ""))
     assert left(file, "", 12) == list(range(3, 12))
+
+
+def test_to_save_one_more_takes_as_much_memory_however_many_there_are(tmp_path: Path) -> None:
+    try:
+        peak = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_highwater
+    except (AttributeError, OSError):
+        pytest.skip("SQLite is linked into Python: it cannot be asked")
+    peak.restype = ctypes.c_int64
+    file = ResponseStore(tmp_path / FILE_NAME)
+    file.save(stored("first", ""))
+
+    def peak_bytes(ident: str) -> int:
+        peak(1)  # begin anew
+        file.save(stored(ident, ""))
+        return int(peak(0))
+
+    peak_bytes("warm")
+    few_bytes = peak_bytes("few")
+    row = (time.time(), SAID)
+    with file._database.opened() as database:
+        database.executemany(
+            "INSERT INTO responses (id, stored_at, response, history, input_from, size_bytes) "
+            "VALUES (?, ?, '{}', ?, 0, 1000)",
+            [(f"resp_{number:032x}", *row) for number in range(10_000)],
+        )
+    assert peak_bytes("many") < few_bytes + 256 * 1024
