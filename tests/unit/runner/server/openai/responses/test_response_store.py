@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import _sqlite3
 import ctypes
 import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
-import _sqlite3
 import pytest
 
 from runner.server.openai.responses import response_store
