@@ -41,7 +41,11 @@ from runner.server.connection_table import (
 )
 from runner.server.connections import BoundedProtocol
 from runner.server.framing import MAX_HEAD_BYTES
-from runner.server.freed_memory import collect_rarely, return_large_blocks
+from runner.server.freed_memory import (
+    collect_rarely,
+    receive_in_small_blocks,
+    return_large_blocks,
+)
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
 from runner.server.services import Services
@@ -70,6 +74,7 @@ _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 def main() -> int:
     """Serve until a signal. Returns the exit code; see runner.server.__main__."""
     return_large_blocks()
+    receive_in_small_blocks()
     end_children_with_this()
     try:
         settings, explained = load(), explain()

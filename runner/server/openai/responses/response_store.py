@@ -74,7 +74,8 @@ class ResponseStore:
         with self._database.opened() as database:
             now = self._database.now(database)
             history = json.dumps(image_store.put(database, ident, stored.history))
-            response, packed = json.dumps(stored.response), zlib.compress(events or b"")
+            response = json.dumps(stored.response)
+            packed = b"" if events is None else zlib.compress(events)  # which takes 256 KiB
             row = (ident, now, response, history, stored.input_from, stored.owner,
                    len(response) + len(history) + len(packed))  # fmt: skip
             database.execute(

@@ -1,8 +1,10 @@
-"""When freed memory is given back."""
+"""When freed memory is given back, and what is kept in one piece."""
 
 from __future__ import annotations
 
 import asyncio
+import asyncio.selector_events
+import socket
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -58,3 +60,25 @@ def test_much_growth_since_the_last_collection_is_collected_first(acts: Act) -> 
 
 def test_what_thousands_of_clients_leave_is_collected_until_it_has_gone(acts: Act) -> None:
     assert acts(60, (500, 500), (499, 300), (298, 90), 92) == ["collect", "trim"] * 3
+
+
+async def test_little_is_received_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    transports = asyncio.selector_events._SelectorTransport  # type: ignore[attr-defined]
+    monkeypatch.setattr(transports, "max_size", transports.max_size)  # and back
+    freed_memory.receive_in_small_blocks()
+    ours, theirs = socket.socketpair()
+    sent, sizes = 300_000, list[int]()
+    done = asyncio.Event()
+
+    class Receiver(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            sizes.append(len(data))
+            if sum(sizes) == sent:
+                done.set()
+
+    transport, _ = await asyncio.get_running_loop().create_connection(Receiver, sock=ours)
+    with theirs:
+        await asyncio.to_thread(theirs.sendall, bytes(sent))
+        await asyncio.wait_for(done.wait(), 10)
+    transport.abort()
+    assert max(sizes) <= freed_memory.RECEIVED_BYTES
