@@ -69,7 +69,7 @@ class Manifests:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise InvalidManifest("manifest: not a regular file")
-                content = file.read(MAX_MANIFEST_BYTES + 1)
+                content = file.read(min(status.st_size, MAX_MANIFEST_BYTES) + 1)
         except FileNotFoundError:
             raise
         except OSError as error:

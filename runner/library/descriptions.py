@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from modelfile.ast import Command, Modelfile
@@ -78,13 +77,8 @@ def _details(family: Any, projectors: list[str], size: Any, quantization: Any) -
 
 
 def _config(store: Store, stored: StoredModel) -> dict[str, Any]:
-    value = json.loads(_config_bytes(store, stored.manifest.config.digest))
+    value = json.loads(store.read_blob(stored.manifest.config.digest, _MAX_CONFIG_BYTES))
     return value if isinstance(value, dict) else {}
-
-
-@lru_cache(maxsize=256)
-def _config_bytes(store: Store, digest: Any) -> bytes:
-    return store.read_blob(digest, _MAX_CONFIG_BYTES)
 
 
 def parameter_lines(parameters: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,19 @@ def test_small_blobs_are_read_whole_and_checked(store: Store) -> None:
     store.blob_path(layer.digest).write_bytes(b"tex!")
     with pytest.raises(DigestMismatch):
         store.read_blob(layer.digest, 4)
+
+
+def test_what_is_small_is_read_into_little_memory(store: Store) -> None:
+    layer = install(store, "ember", b"text").layers[0]
+    store.manifest_bytes(EMBER)
+    tracemalloc.start()
+    try:
+        store.read_blob(layer.digest, 1 << 20)
+        store.manifest_bytes(EMBER)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1 << 19
 
 
 def test_a_blob_that_is_a_link_or_a_pipe_is_not_followed(store: Store, tmp_path: Path) -> None:
