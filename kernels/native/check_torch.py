@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from kernels.native.linear import Matrices, TorchKernels
+from kernels.native.linear import F8, I8, Matrices, TorchKernels
 
 CLOSE = 0.02  # of the largest value: with allow_bf16 factors are rounded
 
@@ -26,6 +26,18 @@ def check_linear(library: Path) -> bool:
                 found = matrices.multiply(x, dtype=torch.float32, allow_bf16=allow_bf16)
                 if not (found - expected).abs().max() < CLOSE * expected.abs().max():
                     return False
+    return all(check_rounded(kernels, columns, random) for columns in (1, 5, 40))
+
+
+def check_rounded(kernels: TorchKernels, columns: int, random: torch.Generator) -> bool:
+    """Whether products by numbers of eight bits come out right."""
+    numbers = torch.randint(-127, 128, (37, 1057), generator=random).to(torch.int8)
+    x = torch.randn(columns, 1057, generator=random)
+    for weight, kind in ((numbers, I8), (numbers.float().to(torch.float8_e4m3fn), F8)):
+        expected = x @ weight.float().t()
+        found = Matrices(kernels, [weight], [kind]).multiply(x, dtype=torch.float32)
+        if not (found - expected).abs().max() < CLOSE * expected.abs().max():
+            return False
     return True
 
 

@@ -60,6 +60,45 @@ struct Q8_0Dot {
     }
 };
 
+// Half a block of I4 by 32 inputs: the bytes are read once, the minimum multiplies the inputs' sum.
+struct I4Dot {
+    static constexpr int STEP = 32, INPUT_BYTES = 4, MAX_COLUMNS = 2, HALF = 16 / LANES;
+    struct Register {
+        vec_f32 part[STEP / LANES], scale, min;
+    };
+    struct Inputs {
+        vec_f32 part[STEP / LANES], sum;
+    };
+    static const char *address(const char *row, int64_t i) { return I4Row::address(row, i); }
+    static Register weights(const char *row, int64_t i) {
+        const char *block = address(row, i), *bytes = I4Row::bytes(block, i);
+        Register w;
+        for (int p = 0; p < HALF; p++) {
+            const vec_int v = load_u8(bytes + p * LANES);
+            w.part[p] = cvt_f32(and_(v, broadcast((int32_t)15)));
+            w.part[p + HALF] = cvt_f32(srl(v, 4));
+        }
+        w.scale = broadcast(I4Row::scale(block));
+        w.min = broadcast(I4Row::min(block));
+        return w;
+    }
+    static Inputs inputs(const char *x, int64_t i) {
+        Inputs column;
+        for (int p = 0; p < STEP / LANES; p++)
+            column.part[p] = load((const float *)x + i + p * LANES);
+        column.sum = column.part[0];
+        for (int p = 1; p < STEP / LANES; p++) column.sum = add(column.sum, column.part[p]);
+        return column;
+    }
+    static Register last_weights(const char *row, int64_t i, int64_t) { return weights(row, i); }
+    static Inputs last_inputs(const char *x, int64_t i, int64_t) { return inputs(x, i); }
+    static vec_f32 accumulate(vec_f32 acc, const Register &w, const Inputs &x) {
+        vec_f32 sum = mul(w.part[0], x.part[0]);
+        for (int p = 1; p < STEP / LANES; p++) sum = fma(w.part[p], x.part[p], sum);
+        return fma(w.min, x.sum, fma(sum, w.scale, acc));
+    }
+};
+
 // Weights and inputs in bfloat16, multiplied in pairs where the processor does that.
 #if defined(__AVX512BF16__) && defined(__AVX512BW__)
 constexpr bool HAS_BF16_DOT = true;
@@ -155,7 +194,7 @@ inline void dot_tile(const char *const *rows, int64_t prefetch_bytes, const char
             for (auto &one : column) one = zero_f32();
         int64_t i = 0;
         for (; i + Dot::STEP <= k; i += Dot::STEP) {
-            typename Dot::Register column[C];
+            decltype(Dot::inputs(x, i)) column[C];
             for (int c = 0; c < C; c++) column[c] = Dot::inputs(x + c * x_bytes, i);
             for (int r = 0; r < TOGETHER; r++) {
                 const char *row = rows[first + r];

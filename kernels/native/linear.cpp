@@ -40,8 +40,13 @@ struct Output {
 
 // Where weight i of a row lies behind the row's begin.
 int64_t byte_offset(int type, int64_t i) {
-    if (type == TYPE_Q8_0) return i / Q8_0Row::BLOCK_SIZE * Q8_0Row::BLOCK_BYTES;
-    return i * (type == TYPE_F32 ? 4 : 2);
+    switch (type) {
+    case TYPE_Q8_0: return i / Q8_0Row::BLOCK_SIZE * Q8_0Row::BLOCK_BYTES;
+    case TYPE_I4: return i / I4Row::BLOCK_SIZE * I4Row::BLOCK_BYTES;
+    case TYPE_I8:
+    case TYPE_F8_E4M3: return i;
+    default: return i * (type == TYPE_F32 ? 4 : 2);
+    }
 }
 
 void row_to_bf16(int type, const char *row, int64_t k, uint16_t *out) {
@@ -92,7 +97,7 @@ void multiply_direct(const hearth_matrix &m, int64_t first, int64_t last, const 
     const bool round = Dot::INPUT_BYTES == 2 && m.type != TYPE_BF16;
     const int64_t columns = ceil_div(a.n, ceil_div(a.n, Dot::MAX_COLUMNS));
     const int64_t block_k =
-        std::max<int64_t>(MIN_DIRECT_K, DIRECT_BLOCK_BYTES / (a.n * Dot::INPUT_BYTES) / 32 * 32);
+        std::max<int64_t>(MIN_DIRECT_K, DIRECT_BLOCK_BYTES / (a.n * Dot::INPUT_BYTES) / 64 * 64);
     static thread_local uint16_t rounded[DOT_ROWS][DIRECT_BLOCK_BYTES / 2];
     float out[6][DOT_ROWS], sums[MAX_DIRECT_COLUMNS][MR] = {};
     for (int64_t first_k = 0; first_k < a.k; first_k += block_k) {
@@ -283,6 +288,8 @@ void multiply_rows(const hearth_matrix &m, int64_t first, int64_t last, const ch
     if (bf16) return multiply_direct<BF16Dot>(m, first, last, x, x_bytes, to);
     if (m.type == TYPE_Q8_0 && a.n <= Q8_0Dot::MAX_COLUMNS)
         return multiply_direct<Q8_0Dot>(m, first, last, x, x_bytes, to);
+    if (m.type == TYPE_I4 && a.n <= I4Dot::MAX_COLUMNS)
+        return multiply_direct<I4Dot>(m, first, last, x, x_bytes, to);
     with_row(m.type, [&](auto reader) {
         multiply_direct<F32Dot<decltype(reader)>>(m, first, last, x, x_bytes, to);
     });

@@ -5,8 +5,8 @@
 
 extern "C" {
 
-// data: `rows` rows of k weights, `stride` bytes apart, at any address. type: ggml's number: F32,
-// F16, BF16 or Q8_0; of Q8_0, k is a multiple of 32.
+// data: `rows` rows of k weights, `stride` bytes apart, at any address. type: see types.h: F32,
+// F16, BF16, Q8_0, I8, F8_E4M3 or I4; of Q8_0, k is a multiple of 32, of I4 of 64.
 struct hearth_matrix {
     const void *data;
     int64_t rows, stride;

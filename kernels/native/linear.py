@@ -1,7 +1,8 @@
 """Products of a CPU's float tensors with weights as they lie in a file (linear.cpp).
 
-Owns what is checked before native code sees a tensor. Weights are float32, float16, bfloat16 or
-GGUF's Q8_0, row by row at any address, so that they may be a file's own pages. Knows no models.
+Owns what is checked before native code sees a tensor. Weights are float32, float16, bfloat16,
+GGUF's Q8_0, or numbers of four or eight bits, row by row at any address, so that they may be a
+file's own pages. Knows no models.
 """
 
 from __future__ import annotations
@@ -10,21 +11,38 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as GgmlType
 from torch import Tensor
 
 from kernels import native
 
-Q8_0 = "Q8_0"
+Q8_0, I8, F8, I4 = "Q8_0", "I8", "F8_E4M3", "I4"
 GGML_TYPES = {
     torch.float32: GgmlType.F32,
     torch.float16: GgmlType.F16,
     torch.bfloat16: GgmlType.BF16,
 }
-_BLOCK_WEIGHTS, _BLOCK_BYTES = GGML_QUANT_SIZES[GgmlType.Q8_0]
+
+
+class _Kind(NamedTuple):
+    """Weights that are no floats: the number in types.h, and blocks of so many weights in so many
+    elements of dtype."""
+
+    number: int
+    weights: int
+    elements: int
+    dtype: torch.dtype
+
+
+_KINDS = {
+    Q8_0: _Kind(GgmlType.Q8_0, 32, 34, torch.uint8),
+    I8: _Kind(GgmlType.I8, 1, 1, torch.int8),
+    F8: _Kind(1000, 1, 1, torch.float8_e4m3fn),
+    I4: _Kind(1001, 64, 36, torch.uint8),
+}
 _INPUT_DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -85,20 +103,23 @@ def torch_kernels() -> TorchKernels | None:
 
 
 def supports(weight: Tensor, kind: str | None = None) -> bool:
-    """Whether weight [rows, k] of floats, or uint8 [rows, bytes of a row] in GGUF's format kind,
-    can be multiplied."""
+    """Whether weight [rows, k] of floats, or [rows, elements of a row] of a kind, can be
+    multiplied: uint8 in the blocks of Q8_0 or I4, int8 for I8, float8_e4m3fn for F8."""
     if weight.device.type != "cpu" or weight.ndim != 2 or not weight.numel():
         return False
     if weight.stride(1) != 1 or weight.stride(0) < weight.shape[1]:
         return False
     if kind is None:
         return weight.dtype in GGML_TYPES
-    whole = weight.shape[1] % _BLOCK_BYTES == 0
-    return kind == Q8_0 and weight.dtype == torch.uint8 and whole
+    found = _KINDS.get(kind)
+    if found is None or weight.dtype != found.dtype:
+        return False
+    columns: int = weight.shape[1]
+    return columns % found.elements == 0
 
 
 class Matrices:
-    """Weights of the same width k, one below the other; kinds: their GGUF formats, None: floats.
+    """Weights of the same width k, one below the other; kinds: what they are, None: floats.
 
     rows: of all of them; k: weights of a row. Keeps the tensors, whose memory is used.
     """
@@ -154,10 +175,10 @@ def _width(weight: Tensor, kind: str | None) -> int:
         shape = list(weight.shape)
         raise ValueError(f"weights {shape} of {kind or weight.dtype} cannot be multiplied here")
     columns: int = weight.shape[1]
-    return columns if kind is None else columns // _BLOCK_BYTES * _BLOCK_WEIGHTS
+    return columns if kind is None else columns // _KINDS[kind].elements * _KINDS[kind].weights
 
 
 def _matrix(weight: Tensor, kind: str | None) -> Matrix:
-    ggml_type = GGML_TYPES[weight.dtype] if kind is None else GgmlType[kind]
+    number = GGML_TYPES[weight.dtype] if kind is None else _KINDS[kind].number
     stride = weight.stride(0) * weight.element_size()
-    return Matrix(weight.data_ptr(), weight.shape[0], stride, ggml_type)
+    return Matrix(weight.data_ptr(), weight.shape[0], stride, number)

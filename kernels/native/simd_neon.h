@@ -165,6 +165,11 @@ inline vec_f32 load_i8(const void *p) {
     return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))),
             vcvtq_f32_s32(vmovl_s16(vget_high_s16(words)))};
 }
+inline vec_int load_u8(const void *p) {
+    const uint16x8_t words = vmovl_u8(vld1_u8((const uint8_t *)p));
+    return {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(words))),
+            vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(words)))};
+}
 inline bytes_32 load_32_bytes(const void *p) { return load_int(p); }
 // 16 bytes, shifted down by SHIFT, and zeros behind them.
 template <int SHIFT>

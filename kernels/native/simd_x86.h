@@ -117,6 +117,9 @@ inline vec_f32 load_bf16(const void *p) {
 inline vec_f32 load_i8(const void *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+inline vec_int load_u8(const void *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 inline vec_f64 cvt_f64_low(vec_f32 v) { return _mm512_cvtps_pd(_mm512_castps512_ps256(v)); }
 inline vec_f64 cvt_f64_high(vec_f32 v) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)); }
 inline vec_f32 round(vec_f32 v) { return _mm512_roundscale_ps(v, 0); }
@@ -211,6 +214,9 @@ inline vec_f32 load_bf16(const void *p) {
 }
 inline vec_f32 load_i8(const void *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+inline vec_int load_u8(const void *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 inline vec_f64 cvt_f64_low(vec_f32 v) { return _mm256_cvtps_pd(_mm256_castps256_ps128(v)); }
 inline vec_f64 cvt_f64_high(vec_f32 v) { return _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)); }

@@ -22,11 +22,14 @@ if LIBRARY is None:
 
 import torch  # noqa: E402
 
-from kernels.native.linear import Matrices, TorchKernels, supports  # noqa: E402
+from kernels.native.linear import F8, I4, I8, Matrices, TorchKernels, supports  # noqa: E402
+from kernels.quant.rounding import to_fp8, to_int4, to_int8  # noqa: E402
+from runner.backends.torch.layers.native_linear import packed_rows  # noqa: E402
 
 Tensor = Any
 KERNELS = TorchKernels(LIBRARY)
-WEIGHTS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "Q8_0": None}
+WEIGHTS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+BLOCKS = {"Q8_0": 32, I8: 1, F8: 1, I4: 64}  # weights
 # Of the sum of the products' sizes: sums in another order, factors and the result in bfloat16
 EXACT, BF16, ROUNDED = 1e-6, 2**-7, 2**-8
 
@@ -55,7 +58,7 @@ cases = st.builds(
 
 def lying(values: Tensor, case: Case) -> Tensor:
     """The same values somewhere in a larger memory."""
-    wide = torch.nn.functional.pad(values.float(), (0, case.padding)).to(values.dtype)
+    wide = torch.cat((values, values.new_zeros(len(values), case.padding)), 1)
     content = bytearray(case.shift) + wide.contiguous().view(torch.uint8).numpy().tobytes()
     found = torch.frombuffer(content, dtype=torch.uint8, offset=case.shift).view(values.dtype)
     return found.view(wide.shape)[:, : values.shape[1]]
@@ -64,20 +67,39 @@ def lying(values: Tensor, case: Case) -> Tensor:
 def weights_of(kind: str, case: Case, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """(as they are given, what they are worth in float64 [rows, k])."""
     values = torch.randn(case.rows, case.k, generator=generator)
-    dtype = WEIGHTS[kind]
-    if dtype is not None:
-        given = lying(values.to(dtype), case)
+    if kind in WEIGHTS:
+        given = lying(values.to(WEIGHTS[kind]), case)
         return given, given.double()
+    if kind == I8:
+        given = lying(to_int8(values, torch.empty(0, dtype=torch.int64)).weight, case)
+        return given, given.double()
+    if kind == F8:
+        given = lying(to_fp8(values).weight, case)
+        return given, given.double()
+    if kind == I4:
+        packed = to_int4(values, 64)
+        rows = packed_rows(packed)
+        assert rows is not None
+        return lying(rows.weight, case), worth_of_blocks(rows.weight)
     q8 = gguf.GGMLQuantizationType.Q8_0
     packed = gguf.quantize(values.numpy(), q8)
     worth = torch.from_numpy(np.asarray(gguf.dequantize(packed, q8))).double()
     return lying(torch.from_numpy(np.asarray(packed)), case), worth
 
 
+def worth_of_blocks(rows: Tensor) -> Tensor:
+    """The numbers of I4, by what types.h says of them."""
+    blocks = rows.view(len(rows), -1, 36)
+    scale, least = blocks[..., :4].contiguous().view(torch.float16).double().split(1, -1)
+    bytes_ = blocks[..., 4:].unflatten(-1, (2, 16))
+    numbers = torch.stack((bytes_ & 15, bytes_ >> 4), -2).flatten(-3)
+    return (numbers * scale + least).flatten(1)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     case=cases,
-    kinds=st.lists(st.sampled_from(sorted(WEIGHTS)), min_size=1, max_size=3),
+    kinds=st.lists(st.sampled_from(sorted((*WEIGHTS, *BLOCKS))), min_size=1, max_size=3),
     inputs=st.sampled_from([torch.float32, torch.bfloat16]),
     outputs=st.sampled_from([torch.float32, torch.bfloat16]),
     allow_bf16=st.booleans(),
@@ -91,11 +113,11 @@ def test_products_are_those_of_the_numbers_that_the_weights_are(
     allow_bf16: bool,
     seed: int,
 ) -> None:
-    if "Q8_0" in kinds:
-        case = Case(case.rows, -(-case.k // 32) * 32, case.columns, case.padding, case.shift)
+    block = max(BLOCKS.get(kind, 1) for kind in kinds)
+    case = Case(case.rows, -(-case.k // block) * block, case.columns, case.padding, case.shift)
     generator = torch.Generator().manual_seed(seed)
     pairs = [weights_of(kind, case, generator) for kind in kinds]
-    formats = ["Q8_0" if kind == "Q8_0" else None for kind in kinds]
+    formats = [kind if kind in BLOCKS else None for kind in kinds]
     matrices = Matrices(KERNELS, [given for given, _ in pairs], formats)
     x = torch.randn(case.columns, case.k + 3, generator=generator).to(inputs)[:, 2:-1]
     found = matrices.multiply(x, dtype=outputs, allow_bf16=allow_bf16)
