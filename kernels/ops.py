@@ -32,6 +32,7 @@ from kernels.prefill import naive as prefill
 from kernels.quant import fp8
 from kernels.quant.fp8 import Fp8Weight
 from kernels.quant.packed import PackedWeight
+from kernels.quant.sparse24 import Sparse24Weight
 from kernels.rope import naive as rope
 from kernels.rope.naive import Rotation
 from kernels.rope.tables import rope_tables
@@ -112,6 +113,8 @@ sample = _op(sampling.sample)
 
 def linear_packed(x: Tensor, weight: PackedWeight, bias: Tensor | None = None) -> Tensor:
     """[..., N] = x [..., C] times the weights [N, C], transposed, plus bias [N]."""
+    if isinstance(weight, Sparse24Weight):
+        return weight.linear(x, bias)
     if isinstance(weight, Fp8Weight) and not fp8.per_block(weight.weight, weight.scale):
         if _scales_fp8(x, weight.weight):
             return fp8.scaled_linear(x, weight.weight, weight.scale, bias)

@@ -43,7 +43,7 @@ _MAX_RANK: Final = 4
 _SAME: Final = ("F64", "F32", "F16", "BF16")  # types of GGUF too; of others it has the width
 _TYPES: Final = {kind: kind if kind in _SAME else f"I{bits}" for kind, bits in DTYPE_BITS.items()}
 # What a packed map has in place of its .weight, and a stack of them behind its name
-_PACKED: Final = (".qweight", ".weight_packed", "_blocks")
+_PACKED: Final = (".qweight", ".weight_packed", ".sparse_values", "_blocks")
 
 
 def write_prequantized(

@@ -23,9 +23,10 @@ _WANTED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
         "gptq": {"bits": 4},
         "awq": {"bits": 4, "version": "gemm"},
         "mxfp4": {},
+        "sparse-2:4": {},
     }
 )
-METHODS: Final = ("fp8", "gptq", "awq", "compressed-tensors", "mxfp4")
+METHODS: Final = ("fp8", "gptq", "awq", "compressed-tensors", "mxfp4", "sparse-2:4")
 _SCHEMES: Final = MappingProxyType(
     {"float with 8 bits": "FP8", "int with 8 bits": "INT8", "int with 4 bits": "INT4"}
 )

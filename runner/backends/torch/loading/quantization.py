@@ -16,6 +16,8 @@ from kernels.quant import int4
 from kernels.quant.fp8 import Fp8Weight
 from kernels.quant.int8 import Int8Weight
 from kernels.quant.packed import PackedWeight
+from kernels.quant.sparse24 import Sparse24Weight
+from kernels.sparse.naive import columns_of
 from registry.errors import shown
 from runner.errors import ModelLoadFailed
 
@@ -140,6 +142,20 @@ def _mxfp4(
     raise ModelLoadFailed(f"the checkpoint has no tensor {shown(f'{name}.weight')}")
 
 
+def _sparse(
+    _config: Mapping[str, Any], weights: TensorReader, name: str, inputs: int, outputs: int
+) -> PackedWeight:
+    """hearth's own: modelfile/convert/prequantized.py keeps what runner/jobs makes."""
+    if inputs % 8:
+        _refuse(f"{shown(name)} with rows of {inputs} weights", "multiples of 8")
+    values = weights.stored(f"{name}.sparse_values", outputs, inputs // 2, dtype=torch.float16)
+    indices = weights.stored(f"{name}.sparse_indices", outputs, inputs // 8, dtype=torch.uint8)
+    places = columns_of(indices).unflatten(1, (-1, 2))
+    if not bool((places[..., 0] < places[..., 1]).all()):
+        _refuse(f"{shown(f'{name}.sparse_indices')}", "two places of each four, in their order")
+    return Sparse24Weight(values, indices)
+
+
 def _scheme(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The weights' part of the only group of config_groups."""
     groups = config.get("config_groups")
@@ -203,5 +219,6 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
         "awq": _awq,
         "compressed-tensors": _compressed,
         "mxfp4": _mxfp4,
+        "sparse-2:4": _sparse,
     }
 )
