@@ -19,6 +19,7 @@ from modelfile import samplers
 from modelfile.biases import MAX_BIAS, MAX_BIASES, canonical
 from modelfile.cache_types import CACHE_TYPES
 from modelfile.errors import ParameterError, UnknownParameter
+from modelfile.load_quantization import KINDS, OFF
 from modelfile.samplers import SAMPLERS
 
 ParameterKind = Literal[
@@ -87,6 +88,11 @@ _ROWS: Final = (
     Parameter(
         "backend", "choice", "backend; auto: chosen by the model file", "auto",
         choices=("auto", "llamacpp", "torch", "echo"), load=True,
+    ),
+    Parameter(
+        "quantize", "choice",
+        "quantize the weights of a model of floats while loading, on torch", OFF,
+        choices=(OFF, *KINDS), load=True,
     ),
     Parameter("lora_scale", "float", "scale of the adapters", 1.0, -100, 100, load=True),
     Parameter(

@@ -41,8 +41,9 @@ class OllamaModelEntry(TypedDict):
 class RunningModelEntry(TypedDict):
     """A model in memory. expires_at in centuries: it stays. stats null: its worker does not answer.
     context_length: that of its last request. pool_tokens: what the cache holds now, which grows as
-    conversations need it. shares_memory_of: the model whose weights and cache it
-    uses; size and size_vram are 0 then, for they are counted there."""
+    conversations need it. quantize: what its weights became while it was loaded.
+    shares_memory_of: the model whose weights and cache it uses; size and size_vram are 0 then, for
+    they are counted there."""
 
     name: str
     model: str
@@ -57,6 +58,7 @@ class RunningModelEntry(TypedDict):
     requests: int
     stats: dict[str, Any] | None
     shares_memory_of: NotRequired[str]
+    quantize: NotRequired[str]
 
 
 class OllamaMessage(TypedDict):

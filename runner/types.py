@@ -420,6 +420,7 @@ class LoadPlan:
     draft_path: str | None = None  # a model that proposes, beside what was written before
     projector: str | None = None  # path of what makes embeddings of images (llamacpp)
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
+    quantize: str | None = None  # what floats become while loading (torch): int8, int4 or fp8
     step_limit_s: float | None = None  # a step beyond it ends the worker; None: none does
 
     @property

@@ -12,7 +12,7 @@ from cli.render import print_json, print_table, processor, short_digest, size, u
 if TYPE_CHECKING:
     from runner.replies import RunningModelEntry
 
-_HEADER = ("NAME", "ID", "MEMORY", "PROCESSOR", "CONTEXT", "UNTIL")
+_HEADER = ("NAME", "ID", "QUANTIZATION", "MEMORY", "PROCESSOR", "CONTEXT", "UNTIL")
 
 
 def command(
@@ -34,11 +34,19 @@ def row(model: RunningModelEntry, now: datetime) -> tuple[str, ...]:
     return (
         str(model.get("name") or model.get("model")),
         short_digest(model.get("digest")),
+        _quantization(model),
         "shared" if shared else size(model.get("size", 0)),
         "-" if shared else processor(model.get("size", 0), model.get("size_vram", 0)),
         _context(model),
         until(model.get("expires_at"), now),
     )
+
+
+def _quantization(model: RunningModelEntry) -> str:
+    """What the weights in memory are: the file's, or what they became while it was loaded."""
+    stored = model.get("details", {}).get("quantization_level") or "-"
+    made = model.get("quantize")
+    return stored if made is None else f"{made} of {stored}"
 
 
 def _context(model: RunningModelEntry) -> str:

@@ -74,6 +74,13 @@ _FormatOption = Annotated[
     str | None,
     typer.Option("--format", metavar="FORMAT", help="json, or a JSON schema the answer must match"),
 ]
+_QuantizeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        help="Same as -p quantize=TYPE: int8, int4 or fp8, for a model of floats, while it loads",
+    ),
+]
 _KeepaliveOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"),
@@ -103,6 +110,7 @@ def command(
     parameter: _ParameterOption = None,
     seed: _SeedOption = None,
     temperature: _TemperatureOption = None,
+    quantize: _QuantizeOption = None,
     format: _FormatOption = None,
     keepalive: _KeepaliveOption = None,
     think: _ThinkOption = None,
@@ -132,8 +140,8 @@ def command(
     _check_duration(keepalive)
     if raw and (system or mcp):
         raise CliError("--raw gives the model the prompt alone; leave out --system, --mcp", USAGE)
-    named = [f"{name}={value}" for name, value in (("seed", seed), ("temperature", temperature))
-             if value is not None]  # fmt: skip
+    sugar = (("seed", seed), ("temperature", temperature), ("quantize", quantize))
+    named = [f"{name}={value}" for name, value in sugar if value is not None]
     session_settings: dict[str, Any] = {
         "system": system,
         "options": parse_assignments([*(parameter or []), *named]),

@@ -104,14 +104,15 @@ class AskedModel:
         """The model with the checked options of the one who asks. adapters: they are there from
         the start. Raises ParameterError, ModelInvalid."""
         parameters = check_options(bundle.parameters)
-        default = load_request(parameters, {}, settings)
-        files = model_files(bundle, default.backend, with_adapters=adapters)
+        quantize = {name: options[name] for name in ("quantize",) if name in options}
+        default = load_request(parameters, quantize, settings)  # other weights: another load
+        files = model_files(bundle, default.backend, default.quantize, with_adapters=adapters)
         loaded = bundle if files.adapters else replace(bundle, adapters=())
         return cls(
             bundle=bundle,
             parameters=parameters,
             files=files,
-            shape=model_shape(loaded, default.backend),
+            shape=model_shape(loaded, default.backend, default.quantize),
             default=default,
             request=load_request(parameters, options, settings),
         )

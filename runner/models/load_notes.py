@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from modelfile.load_quantization import OFF
 from runner.process_limits import limits_of
 from runner.types import LoadPlan
 
@@ -34,6 +35,12 @@ def load_notes(
             shown = str(value).lower() if isinstance(value, bool) else value
             found.append(f"{name}={shown} has no effect: {reason}")
     return tuple(found)
+
+
+def _quantize(kind: str, plan: LoadPlan) -> str | None:
+    if (None if kind == OFF else kind) == plan.quantize:
+        return None
+    return "the model runs on a cluster, loaded as its Modelfile says"
 
 
 def _num_gpu(layers: int, plan: LoadPlan) -> str | None:
@@ -70,6 +77,7 @@ def _numa(value: object, plan: LoadPlan) -> str | None:
 
 
 _REASONS: Final[Mapping[str, Callable[[Any, LoadPlan], str | None]]] = {
+    "quantize": _quantize,
     "num_gpu": _num_gpu,
     "main_gpu": _main_gpu,
     "use_mlock": _use_mlock,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modelfile.load_quantization import OFF
 from runner.settings import Settings
 
 
@@ -34,6 +35,7 @@ class LoadRequest:
     lora_scale: float = 1.0
     draft_tokens: int | None = None
     backend: str | None = None
+    quantize: str | None = None
     step_limit_s: float | None = None
 
 
@@ -44,6 +46,10 @@ def load_request(
     given = {**parameters, **options}
     num_gpu, use_mmap = given.get("num_gpu"), given.get("use_mmap")
     lora_scale = given.get("lora_scale")
+    quantize = None if given.get("quantize") == OFF else given.get("quantize")
+    backend = given.get("backend")
+    if quantize is not None and backend in (None, "auto"):
+        backend = "torch"  # the only one that does that
     return LoadRequest(
         num_ctx=_positive(given.get("num_ctx")) or settings.context_length,
         num_parallel=given.get("num_parallel") or settings.num_parallel,
@@ -61,7 +67,8 @@ def load_request(
         native_kernels=settings.native_kernels,
         lora_scale=1.0 if lora_scale is None else lora_scale,
         draft_tokens=given.get("draft_num_predict"),
-        backend=given.get("backend"),
+        backend=backend,
+        quantize=quantize,
         step_limit_s=settings.step_timeout,
     )
 

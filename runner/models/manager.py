@@ -231,7 +231,7 @@ class Manager:
         if resident is None or resident.load is self._claimed:
             return None
         fits = resident.least_context(options) <= resident.load.max_context_length
-        return resident if fits else None
+        return resident if fits and resident.is_quantized_as(options) else None
 
     async def _enter(
         self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
@@ -286,8 +286,9 @@ class Manager:
         if (placed := await self.placement.place(asked)) is None:
             await self._memory.probe()
             self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for nothing
-        outgrown = self._loads.get(asked.key)
-        for resident in list(outgrown.residents) if outgrown is not None else ():
+        outgrown, other = self._loads.get(asked.key), self._residents.get(asked.digest)
+        going = list(outgrown.residents) if outgrown is not None else []
+        for resident in going if other is None or other in going else [*going, other]:
             await self._retire(resident)
         plan = await self._make_room(asked) if placed is None else placed.plan
         if self._stopping is not None:

@@ -207,6 +207,7 @@ def _plan(
         draft_tokens=request.draft_tokens,
         draft_path=files.draft,
         projector=files.projector,
+        quantize=request.quantize if torch else None,
         step_limit_s=request.step_limit_s,
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),

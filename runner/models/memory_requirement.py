@@ -40,7 +40,7 @@ def memory_requirement(bundle: Bundle, settings: Settings) -> MemoryRequirement 
     or a parameter does not tell enough to load it."""
     try:
         request = load_request(validate_all(bundle.parameters), {}, settings)
-        shape = model_shape(bundle, request.backend)
+        shape = model_shape(bundle, request.backend, request.quantize)
     except (ModelInvalid, ModelfileError):
         return None
     context, cache_type = context_length(shape, request), request.kv_cache_type

@@ -12,6 +12,7 @@ from modelfile.adapters import check_adapter
 from modelfile.build import ECHO_ARCHITECTURE
 from modelfile.drafts import check_draft
 from modelfile.errors import BuildError
+from modelfile.load_quantization import obstacle
 from modelfile.templates.renderers import needs_template
 from registry.bundle import Bundle, BundleFile
 from runner.errors import ModelInvalid
@@ -36,17 +37,24 @@ class ModelFiles:
 
 
 def model_files(
-    bundle: Bundle, backend: str | None = None, *, with_adapters: bool = False
+    bundle: Bundle,
+    backend: str | None = None,
+    quantize: str | None = None,
+    *,
+    with_adapters: bool = False,
 ) -> ModelFiles:
     """Which files to load, and how. backend: the requested one; None and auto: that of the file.
-    with_adapters False: those of a model that generates come to its worker with the requests.
-    Raises ModelInvalid when its prompts cannot be written, an adapter is not for this model, or
-    the backend cannot load it."""
+    quantize: what the weights shall become while loading. with_adapters False: those of a model
+    that generates come to its worker with the requests. Raises ModelInvalid when its prompts cannot
+    be written, an adapter is not for this model, the backend cannot load it, or its weights cannot
+    be quantized."""
     if needs_template(bundle.renderer, bundle.template, bundle.header.chat_template):
         raise ModelInvalid(
             f"{bundle.name.short} needs the renderer {bundle.renderer}, which is not built in, and "
             "has no chat template of its own; create it again with a TEMPLATE"
         )
+    if quantize is not None:
+        _check_quantize(bundle, backend, quantize)
     capabilities = model_capabilities(bundle)
     adapters = _adapters(bundle)
     return ModelFiles(
@@ -58,6 +66,19 @@ def model_files(
         draft=_path(draft_model(bundle, backend)),
         projector=_path(projector_of(bundle, backend)) if capabilities.completion else None,
     )
+
+
+def _check_quantize(bundle: Bundle, backend: str | None, kind: str) -> None:
+    header, name = bundle.header, bundle.name.short
+    if header.is_speech or header.architecture == ECHO_ARCHITECTURE:
+        raise ModelInvalid(f"{name} cannot be loaded with quantize {kind}: it is no language model")
+    if backend != "torch":
+        raise ModelInvalid(
+            f"{name} cannot be loaded with quantize {kind} by the backend {backend}: only torch"
+            " quantizes while loading; leave out backend, or use hearth create -q"
+        )
+    if (fault := obstacle(header, kind)) is not None:
+        raise ModelInvalid(f"{name} cannot be loaded with quantize {kind}: {fault}")
 
 
 def _path(file: BundleFile | None) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from modelfile.build import ECHO_ARCHITECTURE
 from modelfile.cache_types import cache_bytes
+from modelfile.load_quantization import loaded_bytes, quantized_tensors
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
@@ -66,14 +67,16 @@ class ModelShape:
         return own if self.draft is None else own + self.draft.cache_bytes_per_token(cache_type)
 
 
-def model_shape(bundle: Bundle, backend: str | None = None) -> ModelShape:
-    """The numbers of the memory plan. backend: the requested one. Raises ModelInvalid when the
-    header lacks one."""
+def model_shape(
+    bundle: Bundle, backend: str | None = None, quantize: str | None = None
+) -> ModelShape:
+    """The numbers of the memory plan. backend: the requested one; quantize: what the weights become
+    while loading. Raises ModelInvalid when the header lacks one."""
     if bundle.header.is_speech:
         return _speech_shape(bundle.header)
-    own = _shape(bundle.header, _weights_bytes(bundle, backend))
+    own = _shape(bundle.header, _weights_bytes(bundle, backend, quantize))
     if runs_on_torch(bundle, backend):
-        own = dataclasses.replace(own, stored_bytes=_stored_bytes(bundle))
+        own = dataclasses.replace(own, stored_bytes=_stored_bytes(bundle, quantize))
     own = dataclasses.replace(own, projector=projector_shape(projector_of(bundle, backend)))
     draft = draft_model(bundle, backend)
     if draft is None:
@@ -127,15 +130,29 @@ def _original_context(header: GgufHeader) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _weights_bytes(bundle: Bundle, backend: str | None) -> int:
+def _weights_bytes(bundle: Bundle, backend: str | None, quantize: str | None) -> int:
+    if quantize is not None:
+        own = _quantized_bytes(bundle.header, quantize, _TORCH_BYTES)
+        return own + _TORCH_BYTES * _adapter_weights(bundle)
     if runs_on_torch(bundle, backend):
         return _TORCH_BYTES * (bundle.header.parameter_count + _adapter_weights(bundle))
     return bundle.model_size_bytes + sum(item.size_bytes for item in bundle.adapters)
 
 
-def _stored_bytes(bundle: Bundle) -> int:
+def _stored_bytes(bundle: Bundle, quantize: str | None) -> int:
     """Of torch on a GPU: packed weights as they are, adapters in 16 bits."""
-    return bundle.header.tensors_size_bytes + 2 * _adapter_weights(bundle)
+    header = bundle.header
+    own = header.tensors_size_bytes
+    if quantize is not None:
+        own = _quantized_bytes(header, quantize, 2)
+    return own + 2 * _adapter_weights(bundle)
+
+
+def _quantized_bytes(header: GgufHeader, kind: str, float_bytes: int) -> int:
+    """Of weights that are quantized while loading, and of the largest of them as floats: one at a
+    time is there twice."""
+    largest = max((tensor.elements for tensor in quantized_tensors(header)), default=0)
+    return loaded_bytes(header, kind, float_bytes) + largest * _FLOAT_BYTES
 
 
 def _adapter_weights(bundle: Bundle) -> int:

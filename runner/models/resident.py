@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
+from modelfile.load_quantization import OFF
 from registry.bundle import Bundle
 from runner.errors import HearthError
 from runner.models.adapters import LoadedAdapters
@@ -148,6 +149,12 @@ class Resident:
     def least_context(self, options: Mapping[str, Any]) -> int:
         """What a load must have for a request with these options."""
         return min(options.get("num_ctx") or self.default_context, self.trained_context)
+
+    def is_quantized_as(self, options: Mapping[str, Any]) -> bool:
+        """Whether its weights are what options want: as they are where these do not say, or where
+        a cluster decides."""
+        wanted, found = options.get("quantize"), self.load.plan.load_plan.quantize
+        return self.load.remote or wanted is None or wanted == (found or OFF)
 
     def context(self, options: Mapping[str, Any]) -> int:
         """The most tokens of a sequence of a request with these options: as many as the load can

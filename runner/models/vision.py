@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelfile.errors import BuildError
+from modelfile.load_quantization import OFF
 from modelfile.projectors import check_projector
 from registry.bundle import Bundle, BundleFile
 from registry.formats.gguf import GgufHeader
@@ -49,15 +50,20 @@ class ProjectorShape:
 
 
 def media_unsupported(
-    bundle: Bundle, kind: MediaKind = "image", backend: str | None = None
+    bundle: Bundle,
+    kind: MediaKind = "image",
+    backend: str | None = None,
+    quantize: str | None = None,
 ) -> str | None:
-    """Why the model cannot read images, or recordings; None: it can. backend: the requested
-    one."""
-    fault = _projector_fault(bundle, kind, backend)
+    """Why the model cannot read images, or recordings; None: it can. backend and quantize: the
+    requested ones."""
+    fault = _projector_fault(bundle, kind, backend, quantize)
     return None if fault is None else f"{bundle.name.short} cannot process {_WORDS[kind]}{fault}"
 
 
-def _projector_fault(bundle: Bundle, kind: MediaKind | None, backend: str | None) -> str | None:
+def _projector_fault(
+    bundle: Bundle, kind: MediaKind | None, backend: str | None, quantize: str | None = None
+) -> str | None:
     """kind None: either will do."""
     if bundle.projector is None:
         way, capability = (
@@ -71,6 +77,8 @@ def _projector_fault(bundle: Bundle, kind: MediaKind | None, backend: str | None
         )
     if bundle.header.keeps_checkpoint or (backend or bundle.parameters.get("backend")) == "torch":
         return " with the torch backend. Create it again without PARAMETER backend torch"
+    if (quantize or bundle.parameters.get("quantize", OFF)) != OFF:
+        return " while its weights are quantized by PyTorch. Load it without quantize"
     header = bundle.projector.header
     try:
         check_projector(header, bundle.header)

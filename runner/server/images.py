@@ -179,7 +179,7 @@ async def require_vision(
         return
     bundle = await asyncio.to_thread(library.read, library.find(model))
     for kind in {image.kind: None for message in messages for image in message.images}:
-        fault = media_unsupported(bundle, kind, options.get("backend"))
+        fault = media_unsupported(bundle, kind, options.get("backend"), options.get("quantize"))
         if fault is not None:
             raise InvalidRequest(fault, param="messages")
 

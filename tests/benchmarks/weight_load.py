@@ -81,8 +81,9 @@ def read(file: Path) -> None:
             pass
 
 
-def build(folder: Path) -> object:
-    """The model of the checkpoint with its weights in place."""
+def build(folder: Path, quantize: str | None = None) -> object:
+    """The model of the checkpoint with its weights in place, quantized on the way if that is
+    asked for."""
     import torch
 
     from runner.backends.torch.loading.loader import build_model
@@ -93,7 +94,8 @@ def build(folder: Path) -> object:
     source = open_source(folder)
     dtype = dtype_for(source.config, "cpu")
     with torch.inference_mode():
-        return build_model(source, WeightPlacement(dtype, torch.device("cpu"), 64))
+        place = WeightPlacement(dtype, torch.device("cpu"), 64, quantize=quantize)
+        return build_model(source, place)
 
 
 def seconds(action: Callable[[], object]) -> tuple[float, float]:
@@ -105,22 +107,23 @@ def seconds(action: Callable[[], object]) -> tuple[float, float]:
     return taken
 
 
-def peak_bytes(folder: Path) -> tuple[int, int]:
+def peak_bytes(folder: Path, quantize: str | None = None) -> tuple[int, int]:
     """(before, after) the load: the most memory of a process of its own."""
     module = "tests.benchmarks.weight_load"
     command = [sys.executable, "-m", module, "--peak", str(folder)]
+    command += [] if quantize is None else ["--quantize", quantize]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     before, after = done.stdout.split()
     return int(before), int(after)
 
 
-def tell_peak(folder: Path) -> None:
+def tell_peak(folder: Path, quantize: str | None) -> None:
     """Print this process's peak before and after a load."""
     import torch
 
     torch.zeros(1)
     before = high_water_bytes()
-    build(folder)
+    build(folder, quantize)
     print(before, high_water_bytes())
 
 
@@ -138,19 +141,20 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=512, help="of weights")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--type", choices=WIDTHS, default="BF16", dest="kind")
+    parser.add_argument("--quantize", choices=("int8", "int4", "fp8"))
     parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.peak:
-        tell_peak(given.peak)
+        tell_peak(given.peak, given.quantize)
         return 0
     with tempfile.TemporaryDirectory(prefix="hearth-loading-") as scratch:
         folder = write_checkpoint(Path(scratch), given.mib << 20, given.kind)
         file = folder / "model.safetensors"
         size_bytes = file.stat().st_size
         read(file)
-        seconds(lambda: build(folder))  # modules are imported, code is generated
+        seconds(lambda: build(folder, given.quantize))  # modules are imported, code is generated
         turns = [
-            (seconds(lambda: read(file)), seconds(lambda: build(folder)))
+            (seconds(lambda: read(file)), seconds(lambda: build(folder, given.quantize)))
             for _ in range(given.rounds)
         ]
         ratios = []
@@ -161,8 +165,8 @@ def main() -> int:
                 f"{clock}: page cache {rates[0]:.2f} GB/s, load {rates[1]:.2f} GB/s:"
                 f" ratio {ratios[-1]:.2f}"
             )
-        before, after = peak_bytes(folder)
-        print(f"peak beyond the weights: {(after - before - size_bytes) / 1e6:.0f} MB")
+        before, after = peak_bytes(folder, given.quantize)
+        print(f"peak beyond the file: {(after - before - size_bytes) / 1e6:.0f} MB")
     return 0 if ratios[0] >= 0.8 else 1
 
 

@@ -27,10 +27,14 @@ from modelfile.convert.decoder import (
 from modelfile.convert.quantized import config_from
 from modelfile.convert.rope import rope_base, rope_parameters
 from modelfile.errors import ConvertError
+from modelfile.load_quantization import GROUP as INT4_GROUP
+from modelfile.load_quantization import KINDS as LOAD_QUANTIZATIONS
 
 __all__ = [
     "DIVISORS",
     "GEMMA_ACTIVATIONS",
+    "INT4_GROUP",
+    "LOAD_QUANTIZATIONS",
     "MAX_EXPERTS",
     "MAX_LAYERS",
     "Config",

@@ -109,7 +109,8 @@ def _fusible_parts(layer: object) -> tuple[SelfAttention, GatedFeedForward] | No
         return None
     maps = (attention.projections, attention.output, feed_forward.gate_up, feed_forward.down)
     config = attention.config
-    known = all(isinstance(base_of(one), NativeLinear) for one in maps)
+    bases = [base_of(one) for one in maps]
+    known = all(isinstance(one, NativeLinear) and one.scales is None for one in bases)
     if not known or feed_forward.activation is not ops.silu_mul:
         return None
     return (attention, feed_forward) if config.softcap is None and config.sinks is None else None

@@ -44,6 +44,7 @@ class PlanResponse(TypedDict):
     swap: int
     context_length: int | None
     backend: str | None
+    quantize: str | None
     gpu_layers: int
 
 

@@ -49,5 +49,6 @@ def _fields(model: str, forecast: LoadForecast) -> PlanResponse:
         "swap": estimate.swap_bytes,
         "context_length": None if load_plan is None else load_plan.context_length,
         "backend": None if load_plan is None else load_plan.backend,
+        "quantize": None if load_plan is None else load_plan.quantize,
         "gpu_layers": 0 if load_plan is None else load_plan.gpu_layers,
     }

@@ -177,11 +177,12 @@ class _Slot:
     def _header(self) -> Header:
         """What must be the same for a state to be good."""
         plan = self._lease.plan
+        quantized = {"quantize": plan.quantize} if plan.quantize is not None else {}
         return {
             "owner": current_caller().id,
             "model": str(self._lease.bundle.digest),
             "llama.cpp": importlib.metadata.version("llama-cpp-python"),
-            "load": {name: getattr(plan, name) for name in _LOADED},
+            "load": {name: getattr(plan, name) for name in _LOADED} | quantized,
         }
 
 

@@ -119,6 +119,8 @@ def _resident(item: Resident, stats: dict[str, Any] | None, whose: Parents) -> R
         "requests": item.users,
         "stats": stats,
     }
+    if plan.quantize is not None:
+        entry["quantize"] = plan.quantize
     if item is not first:
         entry["shares_memory_of"] = _name(first)
     return entry

@@ -64,6 +64,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         memory.narrow and not plan.embedding,
         memory.native,
         plan.use_mmap,
+        plan.quantize,
     )
     vocabulary = read_vocabulary(path)
     try:

@@ -14,7 +14,7 @@ import torch
 
 from kernels.native.linear import torch_kernels
 from runner.backends.torch.attention.paged import SCALED_DTYPES
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import LOAD_QUANTIZATIONS, ModelConfig
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -30,10 +30,12 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 
 @dataclass(frozen=True, slots=True)
 class InPlaceWeights:
-    """Weights of a file that a CPU's own kernels multiply as they lie there."""
+    """Weights of a file that a CPU's own kernels multiply as they lie there. maps: how many of them
+    the load plan's quantize is for."""
 
     elements: int = 0
     size_bytes: int = 0
+    maps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,12 @@ def plan_memory(
     if cache_dtype in SCALED_DTYPES:
         token += 2 * shape.layers * shape.heads_kv * torch.float32.itemsize
     row = shape.vocabulary + 6 * shape.hidden + 3 * shape.feed_forward
+    unpacked = min(kept.size_bytes, kept.elements * width) + _bytes_unpacked(
+        config, elements - kept.elements, width, narrow
+    )
+    if plan.quantize is not None:
+        bits = LOAD_QUANTIZATIONS[plan.quantize].bits_per_weight
+        unpacked = int(in_place.maps * bits / 8) + (elements - in_place.maps) * width
     result = TorchMemoryPlan(
         device=device,
         dtype=dtype,
@@ -126,10 +134,7 @@ def plan_memory(
         block_size=size,
         blocks=blocks,
         block_bytes=size * token,
-        weights_bytes=stored_bytes
-        if packed
-        else min(kept.size_bytes, kept.elements * width)
-        + _bytes_unpacked(config, elements - kept.elements, width, narrow),
+        weights_bytes=stored_bytes if packed else unpacked,
         step_bytes=4 * plan.batch_tokens * row,
         packed=packed,
         narrow=narrow,

@@ -23,6 +23,7 @@ from runner.backends.torch.loading.embedded_checkpoint import EmbeddedCheckpoint
 from runner.backends.torch.loading.gguf_config import ROPE_FACTORS, config_from_gguf
 from runner.backends.torch.loading.gguf_tensors import GgufTensors
 from runner.backends.torch.loading.memory_plan import InPlaceWeights
+from runner.backends.torch.loading.rounding import is_rounded
 from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
 from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
@@ -61,13 +62,27 @@ def _checkpoint(folder: Path) -> ModelSource:
     )
     elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
     quantized = config.quantization is not None
-    in_place = InPlaceWeights() if quantized else InPlaceWeights(elements, tensors.size_bytes)
+    in_place = InPlaceWeights()
+    if not quantized:
+        in_place = InPlaceWeights(elements, tensors.size_bytes, _maps(tensors))
     return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, in_place)
 
 
+def _maps(tensors: WeightSource) -> int:
+    """The weights of the maps that are quantized while loading where that is asked for."""
+    shapes = (
+        tensors.shape(name)
+        for name in tensors.names
+        if name.endswith(".weight") and is_rounded(name.removesuffix(".weight"))
+    )
+    return sum(prod(shape) for shape in shapes if len(shape) > 1)
+
+
 def _weights(name: str, shape: tuple[int, ...]) -> int:
-    """How many weights a tensor holds: eight in each int32 of those of four bits."""
-    return prod(shape) * (8 if name.endswith((".qweight", ".weight_packed")) else 1)
+    """How many weights a tensor holds: eight in each int32 of those of four bits, the zeros between
+    those that are kept."""
+    packed = {".qweight": 8, ".weight_packed": 8, ".sparse_values": 2, ".sparse_indices": 0}
+    return prod(shape) * next((many for end, many in packed.items() if name.endswith(end)), 1)
 
 
 def _kept(header: GgufHeader) -> ModelSource:
@@ -92,7 +107,9 @@ def _gguf(path: Path) -> ModelSource:
     quantized = header.quantization not in _FLOAT_TYPES
     plain = [tensor for tensor in header.tensors if tensor.type in _IN_PLACE_TYPES]
     in_place = InPlaceWeights(
-        sum(one.elements for one in plain), sum(one.size_bytes for one in plain)
+        sum(one.elements for one in plain),
+        sum(one.size_bytes for one in plain),
+        _maps(tensors),
     )
     return ModelSource(
         config, tensors, header.parameter_count, size_bytes, quantized, in_place, header

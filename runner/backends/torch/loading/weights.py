@@ -32,10 +32,18 @@ from runner.backends.torch.layers.native_linear import (
     WeightRows,
     create_matrices,
     native_kernels,
+    native_linear,
+    packed_rows,
 )
-from runner.backends.torch.layers.packed_linear import join_packed
+from runner.backends.torch.layers.packed_linear import (
+    OutlierLinear,
+    Outliers,
+    in_dtype,
+    join_packed,
+)
 from runner.backends.torch.loading import quantization as quantizations
 from runner.backends.torch.loading.adapters import LoraAdapters
+from runner.backends.torch.loading.rounding import is_rounded, round_map
 from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
 
@@ -60,7 +68,7 @@ class WeightPlacement:
     packed: quantized weights stay so; unpacking them at each step is cheap on a GPU, which waits
     for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
     all else is in dtype. native: by hearth's own kernels, where they were compiled; mapped: which
-    use the file's own pages.
+    use the file's own pages. quantize: what the maps of layers become, which are floats.
     """
 
     dtype: Any
@@ -70,6 +78,7 @@ class WeightPlacement:
     narrow: bool = False
     native: bool = True
     mapped: bool = True
+    quantize: str | None = None
 
     @property
     def weights_dtype(self) -> Any:
@@ -138,6 +147,10 @@ class WeightLoader:
             )
         return tensor.to(device=self.placement.device, copy=True)
 
+    def kept(self, name: str, *shape: int) -> Tensor:
+        """The floats where they lie, in the type they are stored in. Raises as tensor does."""
+        return self._floats(name, shape, keep=True)
+
     def linear(
         self, name: str, inputs: int, outputs: int, *, bias: bool = False, fixed: bool = False
     ) -> Linear:
@@ -158,9 +171,12 @@ class WeightLoader:
         return base if fixed else self._adapted(base, parts, inputs)
 
     def _stacked(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
+        if self.placement.quantize is not None and all(is_rounded(name) for name, _ in parts):
+            return self._rounded(self.placement.quantize, parts, inputs, bias=bias)
+        dtype = self.placement.dtype
         if self.placement.packed:
             found = [self._packed(name, inputs, outputs) for name, outputs in parts]
-            packed = [weight for weight in found if weight is not None]
+            packed = [in_dtype(weight, dtype) for weight in found if weight is not None]
             if len(packed) == len(parts):
                 biases = [self._bias(name, outputs, bias) for name, outputs in parts]
                 return join_packed(packed, biases)
@@ -175,11 +191,11 @@ class WeightLoader:
         """The rows of tokens, called name, without ".weight"; scale is rounded to the
         computation's type. Raises ModelLoadFailed."""
         if self._kernels is not None:
-            weight, kind = self._rows(name, hidden, vocabulary, self.placement.dtype)
+            rows = self._rows(name, hidden, vocabulary, self.placement.dtype)
             rounded = (
                 None if scale is None else float(torch.tensor(scale, dtype=self.placement.dtype))
             )
-            return TokenEmbedding(weight, rounded, self.placement.dtype, kind)
+            return TokenEmbedding(rows.weight, rounded, self.placement.dtype, rows.kind)
         weight = self._floats(f"{name}.weight", (vocabulary, hidden))
         if weight.dtype != self.placement.dtype or self.placement.device.type != "cpu":
             weight = weight.to(device=self.placement.device, dtype=self.placement.dtype, copy=True)
@@ -229,6 +245,31 @@ class WeightLoader:
         adapters = self._adapters
         return base if adapters is None else adapters.adaptable(base, parts, inputs)
 
+    def _rounded(
+        self, kind: str, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
+    ) -> Linear:
+        """The maps quantized on the way, one after the other."""
+        weights: list[PackedWeight] = []
+        outliers, first = [], 0
+        for name, outputs in parts:
+            floats = self._floats(f"{name}.weight", (outputs, inputs)).to(self.placement.device)
+            weight, columns = round_map(name, floats, kind)
+            if len(columns):
+                outliers.append(Outliers(first, columns, floats[:, columns].clone()))
+            weights.append(weight)
+            first += outputs
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        whole = self._joined(weights, biases)
+        return OutlierLinear(whole, outliers) if outliers else whole
+
+    def _joined(self, weights: Sequence[PackedWeight], biases: Sequence[Tensor | None]) -> Linear:
+        if self._kernels is not None:
+            rows = [row for row in map(packed_rows, weights) if row is not None]
+            given = [bias for bias in biases if bias is not None]
+            if len(rows) == len(weights):
+                return native_linear(self._kernels, rows, torch.cat(given) if given else None)
+        return join_packed(weights, biases)
+
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self._kernels is not None:
             return self._native(self._kernels, parts, inputs, bias=bias)
@@ -240,26 +281,31 @@ class WeightLoader:
         self, kernels: TorchKernels, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
     ) -> Linear:
         max_dtype = self.placement.weights_dtype
-        rows = [self._rows(name, inputs, outputs, max_dtype) for name, outputs in parts]
+        rows = [
+            self._rows(name, inputs, outputs, max_dtype, packed=True) for name, outputs in parts
+        ]
         biases = [self._bias(name, outputs, bias) for name, outputs in parts]
         added = torch.cat(biases) if bias else None
-        return NativeLinear(create_matrices(kernels, rows), added, max_dtype == torch.bfloat16)
+        return native_linear(kernels, rows, added, narrow=max_dtype == torch.bfloat16)
 
-    def _rows(self, name: str, inputs: int, outputs: int, max_dtype: Any) -> WeightRows:
-        """The map's weights as they are stored where kernels multiply them so, in most where they
-        are wider."""
+    def _rows(
+        self, name: str, inputs: int, outputs: int, max_dtype: Any, *, packed: bool = False
+    ) -> WeightRows:
+        """The map's weights as they are stored where kernels multiply them so, in max_dtype where
+        they are wider. packed: those of a quantized checkpoint may stay so."""
         if self.quantization is not None:
-            packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
-            if packed is not None:
-                return WeightRows(packed.dense(max_dtype))
+            found = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+            rows = packed_rows(found) if packed and found is not None else None
+            if found is not None:
+                return rows or WeightRows(found.dense(max_dtype))
         whole = f"{name}.weight"
         self._check_present(whole)
         self._check_shape(whole, (outputs, inputs))
         mapped = self.placement.mapped
-        found = self._source.rows(whole, keep=mapped)
-        if found is not None and found[0] == Q8_0:
+        blocks = self._source.rows(whole, keep=mapped)
+        if blocks is not None and blocks[0] == Q8_0:
             self._mark_used(whole)
-            return WeightRows(found[1] if mapped else found[1].clone(), found[0])
+            return WeightRows(blocks[1] if mapped else blocks[1].clone(), blocks[0])
         weight = self._floats(whole, (outputs, inputs), keep=mapped)
         if weight.itemsize > max_dtype.itemsize:
             return WeightRows(weight.to(max_dtype))

@@ -78,9 +78,19 @@ def test_ps_shows_where_a_model_is_and_until_when(
 ) -> None:
     assert execute(["ps"]) == 0
     assert lines(capsys) == [
-        "NAME ID MEMORY PROCESSOR CONTEXT UNTIL",
-        "ember:latest 0123456789ab 20 MB 100% CPU 2048 5 hours from now",
+        "NAME ID QUANTIZATION MEMORY PROCESSOR CONTEXT UNTIL",
+        "ember:latest 0123456789ab - 20 MB 100% CPU 2048 5 hours from now",
     ]
+
+
+def test_ps_shows_what_weights_became_while_they_were_loaded(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = {"details": {"quantization_level": "BF16"}}
+    for more, shown in (({}, "BF16"), ({"quantize": "int8"}, "int8 of BF16")):
+        daemon.reply("GET", "/api/ps", {"models": [LOADED | stored | more]})
+        assert execute(["ps"]) == 0
+        assert f"0123456789ab {shown} 20 MB" in lines(capsys)[1]
 
 
 def test_ps_shows_what_of_the_context_the_cache_holds_so_far(
@@ -99,7 +109,7 @@ def test_ps_counts_shared_memory_once(
     models = [LOADED, {**LOADED, "name": "poet:latest", **shared}]
     daemon.reply("GET", "/api/ps", {"models": models})
     assert execute(["ps"]) == 0
-    assert lines(capsys)[2] == "poet:latest 0123456789ab shared - 2048 5 hours from now"
+    assert lines(capsys)[2] == "poet:latest 0123456789ab - shared - 2048 5 hours from now"
 
 
 @pytest.mark.parametrize(

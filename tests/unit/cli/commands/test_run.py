@@ -113,6 +113,7 @@ def test_a_json_schema_is_sent_as_json(daemon: FakeDaemon) -> None:
         (["--keepalive", "soon"], "--keepalive soon"),
         (["--seed", "x"], "seed"),
         (["--temperature", "hot"], "temperature"),
+        (["--quantize", "int3"], "one of none, int8, int4, fp8"),
         (["--raw", "--system", "s"], "--system"),
         (["--think=very"], "minimal"),
     ],
@@ -193,8 +194,10 @@ def test_after_two_dashes_words_are_the_prompt(daemon: FakeDaemon) -> None:
 
 def test_short_options_are_parameters(daemon: FakeDaemon) -> None:
     daemon.stream("/api/generate", DONE)
-    assert execute(["run", "m", "x", "--seed", "7", "--temperature", "0"]) == 0
-    assert daemon.asked("/api/generate")[0]["options"] == {"seed": 7, "temperature": 0.0}
+    flags = ["--seed", "7", "--temperature", "0", "--quantize", "int8"]
+    assert execute(["run", "m", "x", *flags]) == 0
+    expected = {"seed": 7, "temperature": 0.0, "quantize": "int8"}
+    assert daemon.asked("/api/generate")[0]["options"] == expected
 
 
 def test_a_raw_prompt_goes_as_it_is(daemon: FakeDaemon, pipe: io.BytesIO) -> None:

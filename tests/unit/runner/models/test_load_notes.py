@@ -36,6 +36,13 @@ def test_what_torch_does_not_have_is_said() -> None:
     assert all("only the backend llamacpp" in note for note in notes)
 
 
+def test_weights_that_a_cluster_loaded_otherwise_are_said() -> None:
+    (note,) = load_notes({"quantize": "int8"}, TORCH)
+    assert note.startswith("quantize=int8 has no effect: the model runs on a cluster")
+    assert load_notes({"quantize": "int8"}, replace(TORCH, quantize="int8")) == ()
+    assert load_notes({"quantize": "none"}, TORCH) == ()
+
+
 def test_memory_that_may_not_be_locked_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

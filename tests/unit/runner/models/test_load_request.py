@@ -20,6 +20,17 @@ def test_what_says_nothing_is_left_to_the_plan() -> None:
     assert load_request({}, {}, Settings(step_timeout=5.0)).step_limit_s == 5.0
 
 
+def test_what_is_quantized_while_loading_is_for_torch_unless_another_backend_was_named() -> None:
+    def wanted(**given: object) -> tuple[str | None, str | None]:
+        request = load_request(given, {}, Settings())
+        return request.backend, request.quantize
+
+    assert wanted() == wanted(quantize="none") == (None, None)
+    assert wanted(quantize="int8") == wanted(quantize="int8", backend="auto") == ("torch", "int8")
+    assert wanted(quantize="int8", backend="llamacpp") == ("llamacpp", "int8")
+    assert load_request({"quantize": "int8"}, {"quantize": "none"}, Settings()).quantize is None
+
+
 @pytest.mark.parametrize(("parameters", "scale", "mmap"), [({}, 1.0, True), (
     {"lora_scale": 0.0, "use_mmap": False}, 0.0, False)])  # fmt: skip
 def test_a_value_that_is_nothing_counts(

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from modelfile.build import build
+from modelfile.description import Description
 from registry.names import Name
 from registry.store import Store
 from runner.errors import (
@@ -35,6 +37,7 @@ from runner.settings import Settings
 from runner.types import LoadPlan
 from runner.worker.protocol import WorkerInfo
 from tests.echo_models import install_echo
+from tests.gguf_files import all_llama_tensors, gguf_file, llama_metadata
 
 GIB = 1 << 30
 
@@ -332,6 +335,24 @@ async def test_a_longer_context_replaces_the_model_when_asked_for(
     for num_ctx in (100, 50, 200, 200, 4096, 99_999, 100, None):
         await use(manager, "a", options={} if num_ctx is None else {"num_ctx": num_ctx})
     assert [worker.plan.context_length for worker in starter.started] == [100, 200, 4096]
+
+
+async def test_other_weights_replace_the_model_when_they_are_asked_for(
+    make: Make, starter: Starter, store: Store
+) -> None:
+    floats = [replace(tensor, type=0) for tensor in all_llama_tensors()]
+    with store.blob_writer() as writer:
+        writer.write(gguf_file(llama_metadata(), floats))
+        weights = writer.commit()[0]
+    list(build(store, Description(Name.parse("floats"), files={"model": weights})))
+    manager = make(num_parallel=1)
+    for kind in (None, "int8", "int8", None, "fp8", "none", "none"):
+        await use(manager, "floats", options={} if kind is None else {"quantize": kind})
+        assert len(manager.residents) == 1
+    await settle()
+    made = [(worker.plan.backend, worker.plan.quantize) for worker in starter.started]
+    assert made == [("llamacpp", None), ("torch", "int8"), ("torch", "fp8"), ("llamacpp", None)]
+    assert [worker.closed for worker in starter.started] == [True, True, True, False]
 
 
 async def test_a_short_context_is_for_the_request_that_asks_for_it_only(

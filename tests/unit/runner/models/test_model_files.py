@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from runner.models.model_shape import model_shape
 from runner.settings import Settings
 from tests.gguf_files import (
     Tensor,
+    all_llama_tensors,
     echo_file,
     gguf_file,
     llama_file,
@@ -145,3 +147,48 @@ def test_a_quantized_checkpoint_that_was_kept_is_for_torch_alone(store: Store) -
     assert model_shape(found).weights_bytes == 4 * 1000
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend llamacpp"):
         model_files(found, "llamacpp")
+
+
+def floats(**given: int) -> bytes:
+    """A file whose weights are F16. given: other types, by the ends of names."""
+    tensors = [
+        replace(tensor, type=next((kind for end, kind in given.items() if end in tensor.name), 1))
+        for tensor in all_llama_tensors()
+    ]
+    return gguf_file(llama_metadata(), tensors)
+
+
+def test_weights_are_quantized_while_loading_where_they_are_floats(store: Store) -> None:
+    found = bundle(store, floats())
+    assert model_files(found, "torch", "int8").backend == "torch"
+    maps = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96)
+    others = found.header.parameter_count - maps
+    for kind, bits in (("int8", 8.7), ("fp8", 8.2)):
+        shape = model_shape(found, "torch", kind)
+        assert shape.weights_bytes == int(maps * bits / 8) + 4 * others + 4 * 64 * 96
+        assert shape.stored_bytes == int(maps * bits / 8) + 2 * others + 4 * 64 * 96
+    request = LoadRequest(backend="torch", quantize="int8")
+    plan = plan_memory(
+        model_files(found, "torch", "int8"),
+        model_shape(found, "torch", "int8"),
+        request,
+        MemoryBudget(8 << 30),
+    )
+    assert plan.load_plan.quantize == "int8"
+
+
+@pytest.mark.parametrize(
+    ("content", "backend", "kind", "reason"),
+    [
+        (llama_file(), "torch", "int8", r"quantized already \(Q8_0\).*hearth create -q"),
+        (floats(ffn_down=8), "torch", "fp8", "quantized already"),
+        (floats(), "torch", "int4", r"groups of 64 weights, and a row of blk\.0\.ffn_down.*has 96"),
+        (floats(), "llamacpp", "int8", "by the backend llamacpp: only torch quantizes"),
+        (echo_file(), "torch", "int8", "no language model"),
+    ],
+)
+def test_what_cannot_be_quantized_while_loading_is_refused_before_it(
+    store: Store, content: bytes, backend: str, kind: str, reason: str
+) -> None:
+    with pytest.raises(ModelInvalid, match=f"m cannot be loaded with quantize {kind}.*{reason}"):
+        model_files(bundle(store, content), backend, kind)

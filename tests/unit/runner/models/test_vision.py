@@ -155,6 +155,8 @@ def test_the_backend_of_a_request_counts(store: Store) -> None:
     found = bundle(store, (MODEL_TYPE, llama_file()), (PROJECTOR_TYPE, projector_file()))
     assert media_unsupported(found) is None
     assert "torch" in (media_unsupported(found, backend="torch") or "")
+    assert "without quantize" in (media_unsupported(found, quantize="int8") or "")
+    assert media_unsupported(found, quantize="none") is None
     assert model_files(found, "torch").projector is None
 
 

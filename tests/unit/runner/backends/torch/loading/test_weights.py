@@ -30,15 +30,21 @@ TOKENS = (5, 9, 2, 33, 60, 1, 0, 17)
 
 
 def logits_of(
-    path: Path, *, packed: bool = False, dtype: Any = torch.float32, native: bool = True
+    path: Path,
+    *,
+    packed: bool = False,
+    dtype: Any = torch.float32,
+    native: bool = True,
+    quantize: str | None = None,
 ) -> Tensor:
     """The logits of all TOKENS [8, vocabulary] by the model at path."""
     source = open_source(path)
     shape = source.config.shape
     with torch.inference_mode():
-        model = build_model(
-            source, WeightPlacement(dtype, torch.device("cpu"), 64, packed, native=native)
+        place = WeightPlacement(
+            dtype, torch.device("cpu"), 64, packed, native=native, quantize=quantize
         )
+        model = build_model(source, place)
         tokens = torch.tensor(TOKENS)
         positions = torch.arange(len(TOKENS))
         step = PagedAttentionStep(
