@@ -98,9 +98,10 @@ def assignments(incomplete: str) -> list[tuple[str, str]]:
 
 def quantization_types(incomplete: str) -> list[tuple[str, str]]:
     """Types of quantization that begin with incomplete, with advice."""
-    from modelfile.quantization import TYPES
+    from modelfile.quantization import CALIBRATED, TYPES
 
-    names = {name.lower() if incomplete.islower() else name: kind for name, kind in TYPES.items()}
+    known = {**TYPES, **CALIBRATED}
+    names = {name.lower() if incomplete.islower() else name: kind for name, kind in known.items()}
     return [(name, kind.advice) for name, kind in names.items() if name.startswith(incomplete)]
 
 

@@ -328,6 +328,7 @@ def _config(description: Description, base: _Base, layers: list[Descriptor]) -> 
         "renderer": description.renderer,
         "parser": description.parser,
         "requires": description.requires,
+        "perplexity": description.perplexity,
         "model_format": "gguf",
         "model_family": header.architecture,
         "model_families": [header.architecture, *(["clip"] if seeing else [])],
@@ -339,7 +340,10 @@ def _config(description: Description, base: _Base, layers: list[Descriptor]) -> 
         "os": "linux",
         "rootfs": {"type": "layers", "diff_ids": [str(layer.digest) for layer in layers]},
     }
-    return _json({**base.config, **{k: v for k, v in figures.items() if v is not None}})
+    inherited = dict(base.config)
+    if description.weights is not None:
+        inherited.pop("perplexity", None)  # of other weights
+    return _json({**inherited, **{k: v for k, v in figures.items() if v is not None}})
 
 
 def _json(value: Any) -> bytes:

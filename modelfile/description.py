@@ -36,7 +36,8 @@ class Description(Instructions):
     the store by its file name) is given. weights: a GGUF blob in the place of those of from_model.
     adapters: blobs of LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF
     blob, the model that proposes tokens, in the place of that of from_model; projector likewise:
-    what makes embeddings of images."""
+    what makes embeddings of images. perplexity: what was measured of weights that were quantized
+    for it, see registry.bundle.Bundle."""
 
     name: Name
     from_model: Name | None = None
@@ -45,6 +46,7 @@ class Description(Instructions):
     adapters: tuple[Digest, ...] | None = None
     draft: Digest | None = None
     projector: Digest | None = None
+    perplexity: Mapping[str, Any] | None = None
 
 
 def from_modelfile(

@@ -72,6 +72,13 @@ TYPES: Final[dict[str, QuantizationType]] = {
     )
 }
 
+# Made by PyTorch from a text and kept as checkpoints of these methods, which the backend torch runs
+CALIBRATED: Final[dict[str, QuantizationType]] = {
+    "GPTQ-INT4": QuantizationType("GPTQ-INT4", 4.25, "four bits, by a text; runs on torch"),
+    "AWQ-INT4": QuantizationType("AWQ-INT4", 4.25, "four bits, by a text; runs on torch"),
+    "SPARSE-2:4": QuantizationType("SPARSE-2:4", 9.0, "half of the weights; runs on torch"),
+}
+
 # llama-quantize knows the first four; the others are what people write.
 ALIASES: Final[dict[str, str]] = {
     "Q3_K": "Q3_K_M",
@@ -95,6 +102,17 @@ def quantization_type(text: str) -> QuantizationType:
     if kind is None:
         raise _unknown("quantization type", text, (*TYPES, *ALIASES))
     return kind
+
+
+def weights_type(text: str) -> QuantizationType:
+    """The type of that name for a whole model, also one that is made by a text. Raises as
+    quantization_type."""
+    calibrated = CALIBRATED.get(text.strip().upper())
+    if calibrated is not None:
+        return calibrated
+    if text.strip().upper() not in (*TYPES, *ALIASES):
+        raise _unknown("quantization type", text, (*TYPES, *ALIASES, *CALIBRATED))
+    return quantization_type(text)
 
 
 def tensor_type(text: str) -> int:

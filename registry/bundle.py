@@ -70,7 +70,9 @@ class BundleFile:
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """An installed model. digest: of its manifest. template: the bundle's own, None when the
-    model file's applies."""
+    model file's applies. perplexity: before and after its weights were quantized, where that was
+    measured: {"type", "text", "before", "after"}, the last two with perplexity, error, tokens,
+    context."""
 
     name: Name
     digest: Digest
@@ -88,6 +90,7 @@ class Bundle:
     adapters: tuple[BundleFile, ...] = ()
     draft: BundleFile | None = None
     projector: BundleFile | None = None  # makes embeddings of images
+    perplexity: Mapping[str, Any] | None = None
 
 
 def read_bundle(store: Store, stored: StoredModel) -> Bundle:
@@ -116,6 +119,7 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         adapters=_files(store, stored, ADAPTER_TYPE, "adapters"),
         draft=_optional(store, stored, DRAFT_TYPE, "draft model"),
         projector=_optional(store, stored, PROJECTOR_TYPE, "projector"),
+        perplexity=_measured(config.get("perplexity")),
     )
 
 
@@ -160,6 +164,19 @@ def read_config(store: Store, manifest: Manifest) -> Mapping[str, Any]:
 def _named(config: Mapping[str, Any], field: str) -> str | None:
     value = config.get(field)
     return value if isinstance(value, str) and value else None
+
+
+def _measured(value: Any) -> Mapping[str, Any] | None:
+    """What others wrote is taken where it is of that form, else left out: nothing depends on it."""
+    if not isinstance(value, dict):
+        return None
+    for name in ("before", "after"):
+        side = value.get(name)
+        for key in ("perplexity", "tokens"):
+            number = side.get(key) if isinstance(side, dict) else None
+            if not isinstance(number, int | float) or not number > 0:
+                return None
+    return value if all(isinstance(value.get(key), str) for key in ("type", "text")) else None
 
 
 def model_header(path: Path) -> GgufHeader:

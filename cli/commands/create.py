@@ -34,6 +34,13 @@ _QuantizeOption = Annotated[
         help="Quantize the weights to a type such as Q4_K_M",
     ),
 ]
+_SparsifyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2:4",
+        help="Keep two of each four weights: the largest, or by --calibration those that matter",
+    ),
+]
 _DraftQuantizeOption = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +57,20 @@ _ImatrixOption = Annotated[
 ]
 _CalibrateOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Compute the importance matrix from this text"),
+    typer.Option(
+        "--calibrate",
+        "--calibration",
+        metavar="FILE",
+        help="Quantize by this text: GPTQ-INT4, AWQ-INT4, or the importance matrix of others",
+    ),
+]
+_EvalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--eval",
+        metavar="FILE",
+        help="Measure the perplexity on this text before and after, which hearth show tells",
+    ),
 ]
 _TensorTypeOption = Annotated[
     list[str] | None,
@@ -68,9 +88,11 @@ def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model")],
     file: _FileOption = None,
     quantize: _QuantizeOption = None,
+    sparsify: _SparsifyOption = None,
     draft_quantize: _DraftQuantizeOption = None,
     imatrix: _ImatrixOption = None,
     calibrate: _CalibrateOption = None,
+    eval_text: _EvalOption = None,
     tensor_type: _TensorTypeOption = None,
     allow_requantize: _AllowRequantizeOption = False,
     copy: _CopyOption = False,
@@ -88,9 +110,9 @@ def command(
     you can write to them, otherwise copied. Never modify a linked file in place; write a new one or
     use --copy.
     """
-    kinds = (quantize, draft_quantize)
+    kinds = (_weights_type(quantize, sparsify), draft_quantize)
     body = _quantization(kinds, tensor_type or [], allow_requantize) | {"model": name}
-    matrix = {"imatrix": imatrix, "calibrate": calibrate}
+    matrix = {"imatrix": imatrix, "calibrate": calibrate, "evaluate": eval_text}
     _create(body, file, {k: v for k, v in matrix.items() if v is not None}, copy, as_json)
     if not as_json:
         print(f"created '{name}'")
@@ -126,6 +148,17 @@ def _create(
         delivery.create(body | delivery.bring_all(options))
 
 
+def _weights_type(quantize: str | None, sparsify: str | None) -> str | None:
+    """What the weights become. Sparse ones are a type as others are."""
+    if sparsify is None:
+        return quantize
+    if sparsify != "2:4":
+        raise CliError(f"--sparsify {sparsify} is not supported, only 2:4", USAGE)
+    if quantize is not None:
+        raise CliError("use --sparsify or --quantize, not both", USAGE)
+    return "sparse-2:4"
+
+
 def _quantization(
     kinds: tuple[str | None, str | None], overrides: list[str], allow: bool
 ) -> dict[str, Any]:
@@ -153,7 +186,7 @@ def _check_option(path: Path, quantized: bool) -> None:
     from cli.sources import require_file
 
     if not quantized:
-        raise CliError("--imatrix and --calibrate need --quantize TYPE", USAGE)
+        raise CliError("--imatrix, --calibrate and --eval need --quantize TYPE", USAGE)
     try:
         require_file(path)
     except FileNotFoundError:

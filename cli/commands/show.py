@@ -98,6 +98,8 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
     rows.append(("quantization", details.get("quantization_level")))
     rows.append(("bits per weight", model.get("bits_per_weight")))
+    if measured := model.get("perplexity"):
+        rows += _perplexity_rows(measured)
     if draft := model.get("draft"):
         rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
     rows.append(("adds adapters to", details.get("parent_model") or None))
@@ -113,6 +115,19 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
             ("  buffers", parts["compute"]),
         ]
     return [(label, str(value)) for label, value in rows if value]
+
+
+def _perplexity_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the quantization cost."""
+    before, after = measured["before"], measured["after"]
+    ratio = after["perplexity"] / before["perplexity"]
+    return [
+        (
+            "perplexity",
+            f"{after['perplexity']:.4f}, before {before['perplexity']:.4f}: x {ratio:.4f}",
+        ),
+        ("  measured on", f"{after['tokens']} tokens of {measured['text']}"),
+    ]
 
 
 def projector_rows(model: dict[str, Any]) -> list[tuple[str, str]]:

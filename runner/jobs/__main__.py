@@ -7,7 +7,10 @@ from importlib import import_module
 
 from runner.jobs.job import main
 
-JOBS = ("convert", "distill", "extract", "imatrix", "merge", "perplexity", "quantize", "speech")
+JOBS = (
+    *("calibrated", "convert", "distill", "extract", "imatrix", "merge", "perplexity", "quantize"),
+    "speech",
+)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m runner.jobs", description=__doc__)

@@ -11,8 +11,9 @@ from typing import Any
 
 from runner.jobs.job import Report
 from runner.jobs.llamacpp.activations import Collector
-from runner.jobs.llamacpp.evaluation import Measurement, open_model, read_text
+from runner.jobs.llamacpp.evaluation import Measurement, open_model
 from runner.jobs.llamacpp.imatrix_file import write_matrix
+from runner.jobs.measured_model import read_text
 
 
 def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ class Report(Protocol):
 
 JobFunction = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
-_READ = ("model", "adapters", "text", "source", "imatrix", "base", "files", "parts")
+_READ = ("model", "adapters", "text", "source", "config", "imatrix", "base", "files", "parts")
 _REPORT_INTERVAL_S = 0.1
 
 

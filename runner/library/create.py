@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 
 from modelfile.build import build, check_description
 from modelfile.description import Description
-from modelfile.quantization import quantization_type, tensor_type
+from modelfile.quantization import CALIBRATED, quantization_type, tensor_type, weights_type
 from registry.bundle import model_layer
 from registry.digest import Digest
 from registry.progress import Progress
@@ -22,9 +23,10 @@ from runner.errors import InvalidRequest
 from runner.library.library import Library
 from runner.library.progress import ReportProgress, wait_ended
 from runner.library.pull import find_or_pull
+from runner.library.quantizing import QuantizationRequest
 from runner.library.transfers import Reach
 from runner.library.weight_files import check_names, without_projector
-from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
+from runner.library.weights import WeightsBuilder, WeightsInput
 
 _OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
 
@@ -33,7 +35,7 @@ _OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
 class CreateSources:
     """Where a model's weights come from and how they are stored. from_model and draft: names of
     models, which are pulled when they are not installed. files, adapters, draft_files: digests of
-    blobs by the names of their files; imatrix and calibrate: digests."""
+    blobs by the names of their files; imatrix, calibrate and evaluate: digests."""
 
     from_model: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class CreateSources:
     draft_quantize: str | None = None
     imatrix: str | None = None
     calibrate: str | None = None
+    evaluate: str | None = None
     tensor_types: Mapping[str, str] = field(default_factory=dict)
     allow_requantize: bool = False
 
@@ -62,6 +65,7 @@ async def create_model(
     raises.
     """
     _check_sources(sources)
+    _check_backend(sources, description)
     keep_quantized = description.parameters.get("backend") == "torch"
     model = replace(_model_input(sources), keep_quantized=keep_quantized)
     draft = _draft_input(sources)
@@ -105,6 +109,7 @@ async def _create(
             description = replace(description, draft=drafted.model or _weights(store, draft))
         with store.holding(written):
             complete = _complete(description, weights.model, weights.adapters)
+            complete = replace(complete, perplexity=weights.perplexity)
             await _build(library, complete, report)
     finally:
         await asyncio.to_thread(store.discard, written)
@@ -124,6 +129,16 @@ def _check_sources(sources: CreateSources) -> None:
         raise InvalidRequest("draft_quantize requires draft or draft_files", param="draft_quantize")
     if sources.from_model is None and not sources.files:
         raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
+
+
+def _check_backend(sources: CreateSources, description: Description) -> None:
+    """Raises InvalidRequest for weights that another backend runs than the Modelfile names."""
+    kind, backend = (sources.quantize or "").strip().upper(), description.parameters.get("backend")
+    if kind in CALIBRATED and backend not in (None, "auto", "torch"):
+        raise InvalidRequest(
+            f"{kind} runs on the backend torch only: leave out PARAMETER backend {backend}",
+            param="quantize",
+        )
 
 
 def _check_projector(
@@ -178,13 +193,15 @@ def _digests(files: Mapping[str, str]) -> dict[str, Digest]:
 
 def _quantization(sources: CreateSources) -> QuantizationRequest | None:
     if not sources.quantize:
-        for name in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
+        for name in ("imatrix", "calibrate", "evaluate", "tensor_types", "allow_requantize"):
             if getattr(sources, name) and not (name in _OF_DRAFTS and sources.draft_quantize):
                 raise InvalidRequest(f"{name} requires quantize", param=name)
         return None
     if sources.imatrix and sources.calibrate:
         raise InvalidRequest("use either imatrix or calibrate, not both", param="calibrate")
-    kind = quantization_type(sources.quantize)
+    kind = weights_type(sources.quantize)
+    if kind.name in CALIBRATED:
+        _check_calibrated(sources, kind.name)
     if kind.needs_imatrix and not (sources.imatrix or sources.calibrate):
         raise InvalidRequest(
             f"{kind.name} needs an importance matrix: give imatrix or calibrate", param="quantize"
@@ -197,8 +214,22 @@ def _quantization(sources: CreateSources) -> QuantizationRequest | None:
         overrides=overrides,
         imatrix=Digest.parse(sources.imatrix) if sources.imatrix else None,
         calibration=Digest.parse(sources.calibrate) if sources.calibrate else None,
+        evaluation=Digest.parse(sources.evaluate) if sources.evaluate else None,
         allow_requantize=sources.allow_requantize,
     )
+
+
+def _check_calibrated(sources: CreateSources, kind: str) -> None:
+    """Raises InvalidRequest for what goes with GGUF's types only, and where PyTorch is missing."""
+    for name in ("imatrix", "tensor_types"):
+        if getattr(sources, name):
+            raise InvalidRequest(f"{name} is for GGUF's types and not for {kind}", param=name)
+    if find_spec("torch") is None:
+        raise InvalidRequest(
+            f"{kind} is made by PyTorch, which is not installed: install hearth with ./install.sh"
+            " --with-torch, or choose a type of GGUF",
+            param="quantize",
+        )
 
 
 async def _build(library: Library, description: Description, report: ReportProgress) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from modelfile.load_quantization import OFF
 from registry.bundle import Bundle
 from runner.library.jobs import run_job
 from runner.library.progress import ReportProgress
@@ -29,6 +30,16 @@ async def measure_perplexity(
             "model": str(bundle.model_path),
             "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
             "text": str(path),
+            **_backend(bundle),
             **options,
         }
         return await run_job("perplexity", job, report, "chunks")
+
+
+def _backend(bundle: Bundle) -> dict[str, Any]:
+    """What computes it: torch, where that alone can, or the Modelfile says so."""
+    quantize = bundle.parameters.get("quantize", OFF)
+    asked = bundle.parameters.get("backend") == "torch" or quantize != OFF
+    if not asked and not bundle.header.keeps_checkpoint:
+        return {}
+    return {"backend": "torch", "quantize": None if quantize == OFF else quantize}

@@ -15,37 +15,24 @@ from typing import Any
 
 from modelfile.build import check_header
 from modelfile.errors import BuildError
-from modelfile.quantization import quantization_type
 from registry.bundle import model_header, model_layer
 from registry.digest import Digest
 from registry.names import Name
 from registry.store import Store
 from runner.library.jobs import run_job
 from runner.library.progress import ReportProgress, run_with_progress
+from runner.library.quantizing import QuantizationRequest, WeightsQuantizer, check_floats
 from runner.library.weight_files import WeightsFormat, file_sizes, weights_format
 
 RunJob = Callable[[str, Mapping[str, Any], ReportProgress, str | None], Awaitable[dict[str, Any]]]
 
 PLAIN_TYPES = ("F32", "F16", "BF16")
-_UNITS = {"quantize": "tensors", "imatrix": "chunks"}  # else bytes
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizationRequest:
-    """How the weights shall be stored. overrides: pairs of a regular expression over tensor names
-    and a type. imatrix: a blob that tells which weights matter. calibration: a blob of text from
-    which that is found out."""
-
-    type: str
-    overrides: tuple[tuple[str, str], ...] = ()
-    imatrix: Digest | None = None
-    calibration: Digest | None = None
-    allow_requantize: bool = False
-
-    @property
-    def bits_per_weight(self) -> float:
-        """About the bits that a weight will have."""
-        return quantization_type(self.type).bits_per_weight
+_UNITS = {
+    "quantize": "tensors",
+    "imatrix": "chunks",
+    "perplexity": "chunks",
+    "calibrated": "layers",
+}  # else bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +56,8 @@ class WeightsInput:
         """Every blob that was given."""
         found = {*self.files.values(), *self.adapter_files.values()}
         if self.quantization is not None:
-            others = (self.quantization.imatrix, self.quantization.calibration)
+            wanted = self.quantization
+            others = (wanted.imatrix, wanted.calibration, wanted.evaluation)
             found.update(digest for digest in others if digest is not None)
         return found
 
@@ -77,11 +65,12 @@ class WeightsInput:
 @dataclass(frozen=True, slots=True)
 class BuiltWeights:
     """What a model shall have. model and adapters: None for those of the installed model.
-    written: blobs that were written for it."""
+    written: blobs that were written for it. perplexity: see registry.bundle.Bundle."""
 
     model: Digest | None = None
     adapters: tuple[Digest, ...] | None = None
     written: tuple[Digest, ...] = ()
+    perplexity: Mapping[str, Any] | None = None
 
 
 class WeightsBuilder:
@@ -119,14 +108,17 @@ class WeightsBuilder:
         if source is None:
             source = await self._whole(folder / "whole.gguf")
         quantization = self._input.quantization
+        measured: Mapping[str, Any] | None = None
         if quantization is not None and not (written and self._converts_to(quantization.type)):
-            quantized = await self._quantized(quantization, folder, source)
+            maker = WeightsQuantizer(self._store, quantization, folder, self._job)
+            quantized, measured = await maker.quantize(source, self._config())
             if written:
                 source.unlink()
             source, written = quantized, True
         model = await self._take(source) if written else self._input_model()
         path = source if model is None else self._store.blob_path(model)
-        return BuiltWeights(model, await self._adapters(folder, path), tuple(self._written))
+        adapters = await self._adapters(folder, path)
+        return BuiltWeights(model, adapters, tuple(self._written), measured)
 
     def _needs_folder(self) -> bool:
         inputs = self._input
@@ -157,7 +149,14 @@ class WeightsBuilder:
             )
         if inputs.quantization is not None and not header.tensors:
             raise BuildError("the model has no weights to quantize")
+        if inputs.quantization is not None and inputs.quantization.is_calibrated:
+            check_floats(header, inputs.quantization)
         return path
+
+    def _config(self) -> Path | None:
+        """The config.json that the weights came with."""
+        digest = self._input.files.get("config.json")
+        return None if digest is None else self._store.blob_path(digest)
 
     def _input_model(self) -> Digest | None:
         return next(iter(self._input.files.values()), None)
@@ -174,7 +173,8 @@ class WeightsBuilder:
             whole, written = model_header(source).file_size_bytes, 0
         if quantization is None or (source is None and self._converts_to(quantization.type)):
             return written
-        return written + int(whole * min(1.0, quantization.bits_per_weight / 16))
+        share = min(1.0, quantization.bits_per_weight / 16)
+        return written + int(whole * share * (2 if quantization.is_calibrated else 1))
 
     def _converts_to(self, kind: str) -> bool:
         """Whether the conversion gives this type by itself."""
@@ -218,40 +218,6 @@ class WeightsBuilder:
         }
         await self._job("convert", job)
 
-    async def _quantized(
-        self, quantization: QuantizationRequest, folder: Path, source: Path
-    ) -> Path:
-        target = folder / "quantized.gguf"
-        imatrix = await self._imatrix(quantization, folder, source)
-        job = {
-            "source": str(source),
-            "target": str(target),
-            "type": quantization.type,
-            "overrides": [list(pair) for pair in quantization.overrides],
-            "imatrix": None if imatrix is None else str(imatrix),
-            "allow_requantize": quantization.allow_requantize,
-        }
-        await self._job("quantize", job)
-        return target
-
-    async def _imatrix(
-        self, quantization: QuantizationRequest, folder: Path, source: Path
-    ) -> Path | None:
-        if quantization.calibration is None:
-            return (
-                None
-                if quantization.imatrix is None
-                else self._store.blob_path(quantization.imatrix)
-            )
-        target = folder / "imatrix.gguf"
-        job = {
-            "model": str(source),
-            "text": str(self._store.blob_path(quantization.calibration)),
-            "target": str(target),
-        }
-        await self._job("imatrix", job)
-        return target
-
     async def _adapters(self, folder: Path, base: Path) -> tuple[Digest, ...] | None:
         files = self._input.adapter_files
         if not files or weights_format(self._store, files) is WeightsFormat.GGUF:
@@ -260,8 +226,8 @@ class WeightsBuilder:
         await self._convert(files, target, "F16", base)
         return (await self._take(target),)
 
-    async def _job(self, name: str, job: Mapping[str, Any]) -> None:
-        await self._run(name, job, self._report, _UNITS.get(name))
+    async def _job(self, name: str, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._run(name, job, self._report, _UNITS.get(name))
 
     async def _take(self, path: Path) -> Digest:
         """A file of the workspace as a blob."""

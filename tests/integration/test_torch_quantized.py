@@ -150,3 +150,103 @@ def test_a_modelfile_names_the_folder_and_show_tells_what_it_takes(
     assert "INT8" in shown
     count = sum(math.prod(shape) for shape in shapes().values())
     assert f"{count / 1000:.1f}K" in shown
+
+
+def test_a_model_of_floats_is_quantized_while_it_is_loaded(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, DEFAULT)
+    assert create(client, tmp_path / "plain").status_code == 200
+
+    def said(**options: Any) -> httpx.Response:
+        body = {"model": "packed", "prompt": "hi", "raw": True, "stream": False}
+        return client.post("/api/generate", json=body | {"options": options | {"num_predict": 4}})
+
+    def loaded() -> tuple[str | None, str]:
+        (entry,) = client.get("/api/ps").json()["models"]
+        return entry.get("quantize"), entry["details"]["quantization_level"]
+
+    plan = {"model": "packed", "options": {"quantize": "int8"}}
+    before = client.post("/api/plan", json=plan).json()
+    assert (before["quantize"], before["backend"], before["fits"]) == ("int8", "torch", "now")
+    floats = client.post("/api/plan", json={"model": "packed", "options": {}}).json()
+    for kind in ("int8", "fp8"):
+        answered = said(quantize=kind)
+        assert (answered.status_code, answered.json()["eval_count"]) == (200, 4)
+        assert loaded() == (kind, "F16")
+    assert said().status_code == 200
+    assert loaded() == ("fp8", "F16")  # a request that does not say takes what is there
+    assert said(quantize="none").status_code == 200
+    assert loaded() == (None, "F16")
+    assert floats["quantize"] is None
+    refused = said(quantize="int3")
+    assert refused.status_code == 400
+    assert "expected one of none, int8, int4, fp8" in refused.json()["error"]
+    written = create(client, tmp_path / "plain", parameters={"quantize": "int8", "num_ctx": 64})
+    assert written.status_code == 200
+    shown = client.post("/api/show", json={"model": "packed"}).json()
+    assert shown["memory"]["weights_bytes"] == before["weights"]
+    assert said().status_code == 200
+    assert loaded() == ("int8", "F16")
+
+
+@pytest.mark.parametrize("method", ["gptq", pytest.param("awq", marks=pytest.mark.slow)])
+def test_a_model_is_quantized_by_a_text_and_keeps_what_that_costs(
+    client: httpx.Client, tmp_path: Path, method: str
+) -> None:
+    write_checkpoints(tmp_path, DEFAULT)
+    text = "".join(f"{number} warm hearths and {number + 1} cold ones. " for number in range(400))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "words.txt").write_text(text)
+    (digest,) = uploaded(client, tmp_path / "text").values()
+    fields = {"quantize": f"{method}-int4", "calibrate": digest}
+    refused = create(client, tmp_path / "plain", **fields, tensor_types={"attn_v": "Q8_0"})
+    assert refused.status_code == 400
+    assert "tensor_types is for GGUF's types and not for" in refused.json()["error"]
+    refused = create(client, tmp_path / "plain", **fields, parameters={"backend": "llamacpp"})
+    assert refused.status_code == 400
+    assert "runs on the backend torch only" in refused.json()["error"]
+    created = create(client, tmp_path / "plain", **fields)
+    assert created.status_code == 200, created.text
+    shown: Mapping[str, Any] = client.post("/api/show", json={"model": "packed"}).json()
+    assert shown["details"]["quantization_level"] == f"{method.upper()}-INT4"
+    names = {tensor["name"] for tensor in shown["tensors"]}
+    assert {"model.layers.1.mlp.down_proj.qweight", "model.norm.weight"} <= names
+    measured = shown["perplexity"]
+    assert (measured["type"], measured["text"]) == (
+        f"{method.upper()}-INT4",
+        "the last quarter of the calibration text",
+    )
+    before, after = measured["before"], measured["after"]
+    assert before["tokens"] == after["tokens"] > 1000
+    assert 0.5 < after["perplexity"] / before["perplexity"] < 2
+    assert len(answer(client)) == COUNT
+    again = client.post(
+        "/api/create",
+        json={"model": "named", "from": "packed", "system": "Be short.", "stream": False},
+    )
+    assert again.status_code == 200
+    assert client.post("/api/show", json={"model": "named"}).json()["perplexity"] == measured
+
+
+def test_half_of_the_weights_are_left_out_and_the_cost_is_told(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, DEFAULT)
+    text = "".join(f"{number} warm hearths and {number + 1} cold ones. " for number in range(400))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "words.txt").write_text(text)
+    (digest,) = uploaded(client, tmp_path / "text").values()
+    fields = {"quantize": "sparse-2:4", "evaluate": digest}
+    created = create(client, tmp_path / "plain", **fields, calibrate=digest)
+    assert created.status_code == 200, created.text
+    shown: Mapping[str, Any] = client.post("/api/show", json={"model": "packed"}).json()
+    assert shown["details"]["quantization_level"] == "SPARSE-2:4"
+    tensors = {tensor["name"]: tensor["shape"] for tensor in shown["tensors"]}
+    assert tensors["model.layers.0.mlp.up_proj.sparse_values"] == [32, 96]
+    assert tensors["model.layers.0.mlp.up_proj.sparse_indices"] == [8, 96]
+    assert '"chosen_by":"wanda"' in shown["model_info"]["hearth.checkpoint.config"]
+    measured = shown["perplexity"]
+    assert measured["after"]["tokens"] > 1000
+    assert measured["after"]["perplexity"] != measured["before"]["perplexity"]
+    assert len(answer(client)) == COUNT

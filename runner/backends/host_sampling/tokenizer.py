@@ -31,6 +31,11 @@ class LlamaCppTokenizer(Tokenizer):
         self._wordpiece = native.llama_vocab_type(vocabulary) == native.LLAMA_VOCAB_TYPE_WPM
         self._strips_accents = self._wordpiece and self._split(b"\xc3\xa9") == self._split(b"e")
 
+    @property
+    def native_vocabulary(self) -> Any:
+        """llama.cpp's, which lives as long as this."""
+        return self._handle
+
     def encode(
         self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
     ) -> list[int]:

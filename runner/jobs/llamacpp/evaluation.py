@@ -18,23 +18,20 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
-from registry.formats.gguf.reader import read_header
 from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.loader import load_model, with_kernels
-from runner.errors import InternalError, InvalidRequest, ModelLoadFailed
+from runner.errors import InternalError, ModelLoadFailed
+from runner.jobs.measured_model import MeasuredModel, context_of, text_chunks
 from runner.types import LoadPlan
 
-DEFAULT_CONTEXT = 512
-MIN_CONTEXT = 32
-MAX_TEXT_BYTES = 256 << 20
 _STEP_TOKENS = 512
 
 
-class EvaluationContext:
+class EvaluationContext(MeasuredModel):
     """A model with a context for one chunk. context: its tokens. threads: for work on outputs, as
     many as the model is computed with."""
 
@@ -61,26 +58,11 @@ class EvaluationContext:
         return LlamaCppTokenizer(self._vocabulary)
 
     def chunks(self, text: str) -> list[NDArray[np.int32]]:
-        """The text as chunks of context tokens that do not overlap; what is left over is dropped.
-        Where the model wants a BOS, it stands in place of each chunk's first token, as in
-        llama-perplexity. Raises InvalidRequest for a text of less than two chunks."""
-        tokens = np.asarray(
-            self.tokenizer().encode(text, add_bos=self.adds_bos, parse_special=False), np.int32
+        return text_chunks(
+            self._vocabulary, LlamaCppTokenizer(self._vocabulary), text, self.context
         )
-        count = len(tokens) // self.context
-        if count < 2:
-            raise InvalidRequest(
-                f"the text has {len(tokens)} tokens; measuring at a context of {self.context} needs"
-                f" {2 * self.context}: give more text or a smaller context"
-            )
-        chunks = tokens[: count * self.context].reshape(count, self.context).copy()
-        if self.adds_bos:
-            chunks[:, 0] = native.llama_vocab_bos(self._vocabulary)
-        return list(chunks)
 
     def run(self, tokens: NDArray[np.int32], first: int) -> Iterator[NDArray[np.float32]]:
-        """Compute a chunk from an empty cache; gives the logits (rows, vocabulary) of the
-        positions from first on, step by step. They are valid until the next step."""
         native.llama_memory_clear(native.llama_get_memory(self._handle), True)
         for start in range(0, len(tokens), _STEP_TOKENS):
             part = tokens[start : start + _STEP_TOKENS]
@@ -122,7 +104,7 @@ class Measurement:
 @contextmanager
 def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
     """The model, until the block ends. Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
-    context = _context_of(path, wanted.context)
+    context = context_of(path, wanted.context)
     plan = LoadPlan(
         path=str(path),
         backend="llamacpp",
@@ -147,33 +129,7 @@ def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
         yield stack.enter_context(closing(EvaluationContext(model, handle, context, threads)))
 
 
-def read_text(path: Path) -> str:
-    """The text of a file. Raises InvalidRequest when it is too long or no UTF-8, OSError."""
-    size_bytes = path.stat().st_size
-    if size_bytes > MAX_TEXT_BYTES:
-        raise InvalidRequest(f"the text has {size_bytes} bytes, at most {MAX_TEXT_BYTES}")
-    try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(
-            f"the text is not UTF-8: invalid byte at position {error.start}"
-        ) from None
-
-
-def _context_of(path: Path, wanted: int | None) -> int:
-    header = read_header(path)
-    if header.is_embedding:
-        raise InvalidRequest("the model is an embedding model and has no perplexity")
-    trained = header.context_length or DEFAULT_CONTEXT
-    context = wanted or min(DEFAULT_CONTEXT, trained)
-    if not MIN_CONTEXT <= context <= trained:
-        raise InvalidRequest(
-            f"invalid context of {context} tokens, expected {MIN_CONTEXT} to {trained}"
-        )
-    return context
-
-
-def _parameters(plan: LoadPlan, model: Any, wanted: Measurement) -> Any:
+def _parameters(plan: LoadPlan, model: Any, observer: Any) -> Any:
     params = native.llama_context_default_params()
     params.n_ctx = plan.context_length
     params.n_batch = params.n_ubatch = min(_STEP_TOKENS, plan.context_length)

@@ -110,6 +110,7 @@ class ShowResponse(TypedDict):
     weights: str
     size: int
     crashes: str | None
+    perplexity: dict[str, Any] | None
     bits_per_weight: float | None
     memory: dict[str, Any] | None
     renderer: str

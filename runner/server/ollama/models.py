@@ -167,6 +167,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
         "weights": bundle.model_path.name.replace("-", ":"),
         "size": stored.size_bytes,
         "crashes": None if mark is None else str(mark),
+        "perplexity": None if bundle.perplexity is None else dict(bundle.perplexity),
         "bits_per_weight": None if bits is None else round(bits, 2),
         "memory": None if need is None else {**asdict(need), "total_bytes": need.total_bytes},
         "renderer": bundle.renderer or "",

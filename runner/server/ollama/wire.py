@@ -240,10 +240,11 @@ class CreateRequest(OllamaModelRequest):
     draft: str | None = None
     draft_files: dict[str, str] | None = None
     draft_quantize: str | None = None
-    allow_requantize: bool | None = None  # this and the next three are hearth's own
+    allow_requantize: bool | None = None  # this and the next four are hearth's own
     tensor_types: dict[str, str] | None = None
     imatrix: str | None = None
     calibrate: str | None = None
+    evaluate: str | None = None
     stream: bool | None = None
 
     @property

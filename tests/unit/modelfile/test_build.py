@@ -143,6 +143,19 @@ def test_a_derived_model_keeps_what_it_does_not_change(store: Store) -> None:
     )
 
 
+def test_what_was_measured_of_weights_stays_with_them(store: Store) -> None:
+    side = {"perplexity": 9.5, "error": 0.1, "tokens": 100, "chunks": 1, "context": 512}
+    measured = {"type": "Q4_0", "text": "a text", "before": side, "after": side}
+    digest = upload(store, llama_file())
+    list(build(store, Description(name=NAME, files={"m": digest}, perplexity=measured)))
+    assert read_bundle(store, store.get(NAME)).perplexity == measured
+    other = Name.parse("other")
+    list(build(store, Description(name=other, from_model=NAME, system="Hi.")))
+    assert read_bundle(store, store.get(other)).perplexity == measured
+    list(build(store, Description(name=other, from_model=NAME, weights=digest)))
+    assert read_bundle(store, store.get(other)).perplexity is None
+
+
 def test_a_derived_model_replaces_or_removes_what_it_names(store: Store) -> None:
     make(store, FULL)
     description = Description(NAME, from_model=NAME, system="", template="T", messages=())

@@ -36,9 +36,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def install(store: Store, *layers: tuple[str, bytes]) -> StoredModel:
+def install(store: Store, *layers: tuple[str, bytes], config: bytes = b"{}") -> StoredModel:
     written = []
-    for media_type, content in ((CONFIG_TYPE, b"{}"), *layers):
+    for media_type, content in ((CONFIG_TYPE, config), *layers):
         with store.blob_writer() as writer:
             writer.write(content)
             digest, size = writer.commit()
@@ -70,6 +70,31 @@ def test_a_model_alone_has_nothing_else(store: Store) -> None:
     bundle = read_bundle(store, install(store, (MODEL_TYPE, echo_file())))
     assert (bundle.system, bundle.template, bundle.parameters) == (None, None, {})
     assert (bundle.messages, bundle.licenses) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        7,
+        [],
+        {"type": "Q4_0", "text": "t", "before": None, "after": None},
+        {"type": "Q4_0", "text": "t", "before": {"perplexity": "2", "tokens": 1}, "after": {}},
+        {
+            "type": 4,
+            "text": "t",
+            **{key: {"perplexity": 2, "tokens": 1} for key in ("before", "after")},
+        },
+        {
+            "type": "Q",
+            "text": "t",
+            **{key: {"perplexity": 0, "tokens": 1} for key in ("before", "after")},
+        },
+    ],
+)
+def test_a_measurement_of_another_form_is_left_out(store: Store, found: object) -> None:
+    config = json.dumps({"perplexity": found}).encode()
+    stored = install(store, (MODEL_TYPE, echo_file()), config=config)
+    assert read_bundle(store, stored).perplexity is None
 
 
 def test_the_layer_that_old_stores_call_prompt_is_the_template(store: Store) -> None:

@@ -214,10 +214,30 @@ def test_the_files_for_the_importance_matrix_are_brought(builder: FakeDaemon, fo
         assert builder.asked("/api/create")[-1][option] == DIGEST
 
 
+def test_texts_to_quantize_by_and_to_measure_on_are_brought(
+    builder: FakeDaemon, folder: Path
+) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    texts = ["--calibration", "model.gguf", "--eval", "model.gguf"]
+    assert execute(["create", "mine", "-q", "gptq-int4", *texts]) == 0
+    sent = builder.asked("/api/create")[-1]
+    assert (sent["quantize"], sent["calibrate"], sent["evaluate"]) == ("gptq-int4", DIGEST, DIGEST)
+
+
+def test_sparse_weights_are_a_type(builder: FakeDaemon, folder: Path) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    assert execute(["create", "mine", "--sparsify", "2:4", "--calibration", "model.gguf"]) == 0
+    sent = builder.asked("/api/create")[-1]
+    assert (sent["quantize"], sent["calibrate"]) == ("sparse-2:4", DIGEST)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--imatrix", "model.gguf"), "need --quantize"),
+        (("--eval", "model.gguf"), "need --quantize"),
+        (("--sparsify", "4:8"), "--sparsify 4:8 is not supported, only 2:4"),
+        (("--sparsify", "2:4", "-q", "Q4_0"), "use --sparsify or --quantize, not both"),
         (("--allow-requantize",), "need --quantize"),
         (("-q", "Q4_0", "--calibrate", "nowhere.txt"), "nowhere.txt does not exist"),
         (("-q", "Q4_0", "--tensor-type", "attn"), "use REGEX=TYPE"),

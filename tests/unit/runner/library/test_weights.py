@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from registry.names import Name
 from registry.store import Store
 from runner.errors import InvalidRequest
 from runner.library.progress import Progress, ReportProgress
-from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
+from runner.library.quantizing import QuantizationRequest
+from runner.library.weights import WeightsBuilder, WeightsInput
 from tests.gguf_files import (
     all_llama_tensors,
     echo_file,
@@ -42,6 +44,8 @@ class Jobs:
     def __init__(self) -> None:
         self.ran: list[tuple[str, Mapping[str, Any]]] = []
         self.results = {"convert": CONVERTED, "quantize": QUANTIZED, "merge": llama_file()}
+        self.measured: list[str] = []
+        self.texts: list[str] = []
         self.fault: Exception | None = None
         self.ended = 0
 
@@ -49,6 +53,10 @@ class Jobs:
         self, name: str, job: Mapping[str, Any], report: ReportProgress, unit: str | None
     ) -> dict[str, Any]:
         self.ran.append((name, job))
+        if name == "perplexity":
+            return self._measure(job)
+        if name == "calibrated":
+            self._calibrate(job)
         try:
             self._write(job, ".begun", b"half")
             await report(Progress(name, 1, 2, unit))
@@ -58,6 +66,15 @@ class Jobs:
             return {}
         finally:
             self.ended += 1
+
+    def _measure(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        assert Path(job["model"]).is_file()
+        self.measured.append(Path(job["text"]).read_text())
+        return {"perplexity": 10.0 + len(self.measured), "tokens": 7}
+
+    def _calibrate(self, job: Mapping[str, Any]) -> None:
+        assert Path(job["folder"]).is_dir()
+        self.texts.append(Path(job["text"]).read_text())
 
     @staticmethod
     def _write(job: Mapping[str, Any], suffix: str, content: bytes) -> None:
@@ -190,13 +207,95 @@ async def test_the_importance_matrix_is_made_from_the_plain_weights(
         checkpoint(store), quantization=QuantizationRequest("IQ2_XS", calibration=words)
     )
     work, steps = builder(store, jobs, given)
-    await work.build()
-    assert jobs.names == ["convert", "imatrix", "quantize"]
-    converted, calibrated, quantized = (job for _, job in jobs.ran)
+    made = await work.build()
+    assert jobs.names == ["convert", "perplexity", "imatrix", "quantize", "perplexity"]
+    converted, before, calibrated, quantized, after = (job for _, job in jobs.ran)
     assert calibrated["model"] == converted["target"]
     assert calibrated["text"] == str(store.blob_path(words))
     assert quantized["imatrix"] == calibrated["target"]
     assert [step.unit for step in steps if step.unit] == ["chunks", "tensors"]
+    assert (before["model"], after["model"]) == (converted["target"], quantized["target"])
+    assert jobs.measured == ["some words", "some words"]
+    assert made.perplexity == {
+        "type": "IQ2_XS",
+        "text": "the calibration text",
+        "before": {"perplexity": 11.0, "tokens": 7},
+        "after": {"perplexity": 12.0, "tokens": 7},
+    }
+
+
+async def test_weights_are_measured_on_the_text_that_was_given_for_it(
+    store: Store, jobs: Jobs
+) -> None:
+    wanted = QuantizationRequest("Q4_K_M", evaluation=put(store, b"other words"))
+    work, _ = builder(store, jobs, WeightsInput(checkpoint(store), quantization=wanted))
+    made = await work.build()
+    assert jobs.names == ["convert", "perplexity", "quantize", "perplexity"]
+    assert jobs.measured == ["other words", "other words"]
+    assert made.perplexity is not None
+    assert made.perplexity["text"] == "the text given for it"
+
+
+@pytest.mark.parametrize(
+    ("calibration", "evaluation", "by", "on"),
+    [
+        (b"abcdefgh", None, "abcdef", "gh"),
+        (b"abcdefgh", b"xyz", "abcdefgh", "xyz"),
+        (None, b"xyz", None, "xyz"),
+        (None, None, None, None),
+    ],
+)
+async def test_four_bits_by_a_text_are_measured_on_what_they_were_not_fitted_to(
+    store: Store,
+    jobs: Jobs,
+    calibration: bytes | None,
+    evaluation: bytes | None,
+    by: str | None,
+    on: str | None,
+) -> None:
+    jobs.results["calibrated"] = QUANTIZED
+    texts = [None if each is None else put(store, each) for each in (calibration, evaluation)]
+    wanted = QuantizationRequest("GPTQ-INT4", calibration=texts[0], evaluation=texts[1])
+    files = {**checkpoint(store), "config.json": put(store, b"{}")}
+    work, _ = builder(store, jobs, WeightsInput(files, quantization=wanted))
+    made = await work.build()
+    assert jobs.names == ["convert", "perplexity", "calibrated", "perplexity"]
+    _, before, job, after = (job for _, job in jobs.ran)
+    assert (job["method"], job["config"]) == ("gptq", str(store.blob_path(files["config.json"])))
+    assert before["backend"] == after["backend"] == "torch"
+    assert (before["model"], after["model"]) == (job["source"], job["target"])
+    assert jobs.measured[0] == jobs.measured[1]
+    assert on is None or jobs.measured[0] == on
+    assert by is None or jobs.texts == [by]
+    if calibration is None:
+        assert len(jobs.texts[0]) > 100_000
+        assert jobs.texts[0].count(" the ") > 500
+        assert jobs.measured[0] not in jobs.texts[0]
+    assert made.model == Digest.of(QUANTIZED)
+    assert is_clean(store)
+
+
+async def test_a_text_that_is_none_is_refused_before_the_work(store: Store, jobs: Jobs) -> None:
+    wanted = QuantizationRequest("AWQ-INT4", calibration=put(store, b"\xff\xfe"))
+    work, _ = builder(store, jobs, WeightsInput(checkpoint(store), quantization=wanted))
+    with pytest.raises(InvalidRequest, match="not UTF-8: invalid byte at position 0"):
+        await work.build()
+    assert jobs.names == ["convert"]
+    assert is_clean(store)
+
+
+async def test_four_bits_are_made_of_floats_unless_others_are_allowed(
+    store: Store, jobs: Jobs
+) -> None:
+    jobs.results["calibrated"] = QUANTIZED
+    files = {"m.gguf": put(store, llama_file())}
+    given = WeightsInput(files, quantization=QuantizationRequest("GPTQ-INT4"))
+    with pytest.raises(BuildError, match=r"already quantized \(Q8_0\); make GPTQ-INT4 from floats"):
+        await builder(store, jobs, given)[0].build()
+    assert jobs.names == []
+    allowed = replace(given, quantization=QuantizationRequest("GPTQ-INT4", allow_requantize=True))
+    await builder(store, jobs, allowed)[0].build()
+    assert jobs.names == ["perplexity", "calibrated", "perplexity"]
 
 
 async def test_an_adapter_of_safetensors_is_converted_for_its_base(

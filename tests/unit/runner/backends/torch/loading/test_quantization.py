@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.native.linear import torch_kernels
+from kernels.sparse.naive import compress
+from runner.backends.torch.layers.native_linear import NativeLinear
+from runner.backends.torch.loading.loader import build_model
+from runner.backends.torch.loading.source import open_source
+from runner.backends.torch.loading.weights import WeightPlacement
 from runner.errors import ModelLoadFailed
 from tests.unit.runner.backends.torch.checkpoints import LLAMA, llama_tensors, write_checkpoint
 from tests.unit.runner.backends.torch.loading.test_weights import logits_of
@@ -95,6 +101,13 @@ def fp8_whole(shape: tuple[int, int]) -> Packed:
     return {"weight": stored["weight"], "weight_scale": torch.tensor(1 / 300)}, weight
 
 
+def sparse(shape: tuple[int, int]) -> Packed:
+    weight = (torch.randn(shape) * 0.3).half().float()
+    weight *= (torch.rand(shape[0], shape[1] // 4, 4).argsort(-1) < 2).flatten(1)
+    values, indices = compress(weight, weight != 0)
+    return {"sparse_values": values.half(), "sparse_indices": indices}, weight
+
+
 def scheme(**weights: Any) -> dict[str, Any]:
     group = {"targets": ["Linear"], "weights": weights}
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
@@ -110,14 +123,17 @@ METHODS: dict[str, tuple[Callable[[tuple[int, int]], Packed], dict[str, Any]]] =
     "fp8_rows": (fp8_rows, scheme(num_bits=8, type="float", strategy="channel")),
     "fp8_blocks": (fp8_blocks, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
     "fp8": (fp8_whole, {"quant_method": "fp8"}),
+    "sparse": (sparse, {"quant_method": "sparse-2:4"}),
 }
 
 
-def quantized(pack: Callable[[tuple[int, int]], Packed]) -> tuple[dict[str, Tensor], ...]:
+def quantized(
+    pack: Callable[[tuple[int, int]], Packed], config: dict[str, Any] = LLAMA
+) -> tuple[dict[str, Tensor], ...]:
     """The tensors of a checkpoint with its projections packed, and with the same unpacked."""
     torch.manual_seed(11)
     stored, dense = {}, {}
-    for name, tensor in llama_tensors().items():
+    for name, tensor in llama_tensors(config).items():
         stored[name] = dense[name] = tensor
         if "_proj" in name:
             stem = name.removesuffix("weight")
@@ -158,6 +174,35 @@ def test_a_quantization_that_is_not_known_is_named(
     folder = write_checkpoint(tmp_path / "q", stored, {**LLAMA, "quantization_config": config})
     with pytest.raises(ModelLoadFailed, match=message):
         logits_of(folder)
+
+
+def test_places_that_are_none_of_sparse_weights_are_refused(tmp_path: Path) -> None:
+    stored, _ = quantized(sparse)
+    stored["model.layers.1.mlp.up_proj.sparse_indices"][3, 2] = 0  # twice the first of four
+    config = {**LLAMA, "quantization_config": {"quant_method": "sparse-2:4"}}
+    folder = write_checkpoint(tmp_path / "q", stored, config)
+    with pytest.raises(ModelLoadFailed, match=r"up_proj\.sparse_indices.*two places of each four"):
+        logits_of(folder)
+
+
+@pytest.mark.skipif(torch_kernels() is None, reason="no kernels")
+def test_four_bits_stay_packed_on_a_cpu_where_their_groups_are_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.runner.backends.torch.loading.test_quantization.GROUP", 64)
+    wide = {**LLAMA, "hidden_size": 128, "intermediate_size": 192}
+    stored, dense = quantized(gptq, wide)
+    config = {**wide, "quantization_config": {**GPTQ, "group_size": 64}}
+    folder = write_checkpoint(tmp_path / "q", stored, config)
+    model: Any = build_model(
+        open_source(folder), WeightPlacement(torch.float32, torch.device("cpu"), 64)
+    )
+    maps = model.layers[0].feed_forward.gate_up
+    assert isinstance(maps, NativeLinear)
+    assert [list(part.shape) for part in maps.matrices.weights] == [[192, 128 // 64 * 36]] * 2
+    expected = logits_of(write_checkpoint(tmp_path / "dense", dense, wide))
+    error = (logits_of(folder) - expected).norm() / expected.norm()
+    assert error < 5e-3  # minima are float16 there
 
 
 def test_a_module_that_was_left_out_of_the_quantization_is_read_as_it_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.errors import InternalError
-from runner.jobs.llamacpp.evaluation import EvaluationContext
+from runner.jobs.measured_model import MeasuredModel
 
 _ROWS = 4  # so many rows of logits a thread works on at once: they stay in the processor's cache
 
@@ -40,7 +40,7 @@ class Losses:
 
 
 def perplexity(
-    opened: EvaluationContext,
+    opened: MeasuredModel,
     text: str,
     progress: Callable[[Losses, int], None],
     known: Losses,
@@ -66,7 +66,7 @@ def perplexity(
     return Perplexity(value, error, count, len(chunks), opened.context)
 
 
-def _losses(opened: EvaluationContext, chunk: NDArray[np.int32]) -> NDArray[np.float64]:
+def _losses(opened: MeasuredModel, chunk: NDArray[np.int32]) -> NDArray[np.float64]:
     """The negative log-likelihoods, in nats, of the chunk's scored tokens."""
     first = len(chunk) // 2
     expected = chunk[first + 1 :]

@@ -1,0 +1,1 @@
+"""Work of jobs that PyTorch computes."""

@@ -1,0 +1,38 @@
+"""What a map's inputs were on a text: the sum of their products with each other, and their sizes.
+
+E = W' - W changes the outputs of all those inputs by trace(E H E^T), where H is that sum: an error
+of weights is measured so without the inputs themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Tensor = Any
+
+
+@dataclass(slots=True)
+class InputStatistics:
+    """products float32 [C, C]: the sum of x^T x; sizes [C]: that of |x|; count: of tokens."""
+
+    products: Tensor
+    sizes: Tensor
+    count: int = 0
+
+    def add(self, x: Tensor) -> None:
+        """x [T, C] came in."""
+        wide = x.float()
+        self.products.addmm_(wide.t(), wide)
+        self.sizes += wide.abs().sum(0)
+        self.count += len(x)
+
+    def divided(self, scales: Tensor) -> InputStatistics:
+        """Of the inputs divided by scales [C]."""
+        products = self.products / (scales[:, None] * scales)
+        return InputStatistics(products, self.sizes / scales, self.count)
+
+    def error(self, apart: Tensor) -> Tensor:
+        """What weights that are apart [N, C] from what they were change of the outputs: the sum of
+        squares, [N]."""
+        return ((apart @ self.products) * apart).sum(1)
