@@ -51,14 +51,14 @@ def expert_mlp(
     """[T, C] = sum over the token's experts of weight * down(activation(gate_up(x [T, C]))).
 
     gate_up [E, 2N, C], down [E, C, N], dense or packed; weights and experts [T, top_k] as from
-    route; biases of gate_up [E, 2N] and of down [E, C]; activation [rows, 2N] -> [rows, N], such
-    as silu_mul.
+    route, where E stands for an expert that is not here and adds nothing; biases of gate_up [E, 2N]
+    and of down [E, C]; activation [rows, 2N] -> [rows, N], such as silu_mul.
     """
     order, ends = sort_by_expert(experts, gate_up.shape[0])
     tokens, shares = order // experts.shape[1], weights.flatten()[order]
     result = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     start = 0
-    for expert, end in enumerate(ends.tolist()):
+    for expert, end in enumerate(ends.tolist()[: gate_up.shape[0]]):
         if end > start:
             rows = tokens[start:end]
             inner = activation(_linear(x[rows], gate_up, expert, biases and biases[0]))

@@ -89,7 +89,7 @@ def expert_mlp(
     inner = torch.empty((len(order), gate_up.shape[1]), dtype=x.dtype, device=x.device)
     grouped(x, gate_up, up_bias, groups, inner, (spread, None))
     # Each token's parts are added in their order, so that the sum is the same every time.
-    parts = torch.empty((len(order), x.shape[1]), dtype=torch.float32, device=x.device)
+    parts = torch.zeros((len(order), x.shape[1]), dtype=torch.float32, device=x.device)
     shares = weights.float().flatten()
     grouped(activation(inner), down, down_bias, groups, parts, (spread, shares))
     return parts.view(len(x), spread, -1).sum(dim=1).to(x.dtype)

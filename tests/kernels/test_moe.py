@@ -59,6 +59,21 @@ def test_each_token_is_the_weighted_sum_of_its_experts(operation: object) -> Non
     assert_near(got, expected)
 
 
+@pytest.mark.parametrize("operation", [naive.expert_mlp, kernel.expert_mlp])
+def test_an_expert_that_is_elsewhere_adds_nothing(operation: object) -> None:
+    up, down, biases = experts_of(4, 6, 8)
+    x = normal(5, 8, seed=3)
+    weights, experts = naive.route(normal(5, 4, seed=4), 2, normalize=True)
+    whole = naive.expert_mlp(x, up, down, weights, experts, silu_mul, biases)
+    parts = []
+    for first in (0, 2):
+        own = slice(first, first + 2)
+        places = (experts - first).masked_fill((experts < first) | (experts >= first + 2), 2)
+        kept = tuple(bias[own] for bias in biases)
+        parts.append(operation(x, up[own], down[own], weights, places, silu_mul, kept))  # type: ignore[operator]
+    assert_near(sum(parts), whole)
+
+
 @few
 @given(
     st.integers(0, 40),
