@@ -422,6 +422,14 @@ class LoadPlan:
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
     quantize: str | None = None  # what floats become while loading (torch): int8, int4 or fp8
     step_limit_s: float | None = None  # a step beyond it ends the worker; None: none does
+    tensor_parallel: int = 1  # processes that share every layer (torch)
+    pipeline_parallel: int = 1  # groups of them that share the layers (torch)
+    devices: tuple[int, ...] = ()  # numbers of the GPUs of the processes; empty: the first ones
+
+    @property
+    def ranks(self) -> int:
+        """How many processes compute the model together."""
+        return self.tensor_parallel * self.pipeline_parallel
 
     @property
     def max_context_length(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from runner.errors import ModelLoadFailed
 from runner.types import OWN_FORM, Adapters, EmbeddingForm, SamplingParams
@@ -388,6 +388,22 @@ class LoadedBackend:
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
     pair: PairEncoder | None = None  # None: the model ranks no documents
     vision: VisionEncoder | None = None  # None: the model reads no images
+
+
+class Followers(Protocol):
+    """The processes that compute a model together with this one, which is the first of them. They
+    were started with the same plan, and have joined this one before anything is loaded."""
+
+    joined: Any  # what the backend's own join gave here
+
+    def broadcast(self, message: bytes) -> None:
+        """Send all of them a message. Does not wait until it is read."""
+
+    def wait_loaded(self) -> None:
+        """Wait until all have loaded their parts. Raises ModelLoadFailed."""
+
+    def abandon(self, reason: str) -> NoReturn:
+        """This process has failed where the others wait for it: end all of them."""
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

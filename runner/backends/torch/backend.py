@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,21 +26,10 @@ from runner.backends.backend import (
 )
 from runner.backends.host_sampling.rows import check_limits, score_rows
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
-from runner.backends.torch.attention.cpu import CpuAttentionStep
-from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
-from runner.backends.torch.batch import (
-    StepBatch,
-    StepLayout,
-    create_layout,
-    output_indices,
-    row_ends,
-)
-from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
+from runner.backends.torch.batch import StepLayout, create_inputs, create_layout
 from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
-from runner.backends.torch.fused_decoder import fuse
-from runner.backends.torch.layers.decoder import PlacedVectors
-from runner.backends.torch.loading.adapters import LoraAdapters
+from runner.backends.torch.executor import Executor
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
 from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
@@ -50,57 +39,19 @@ Tensor = Any
 _ONE = np.ones(1, np.int64)
 
 
-class LanguageModel(Protocol):
-    """What the files of models/ define."""
-
-    def forward(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        step: AttentionStep,
-        vectors: Sequence[PlacedVectors] = (),
-    ) -> Tensor:
-        """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """float32 [R, vocabulary] of hidden states [R, hidden]."""
-
-
 class TorchBackend(Backend, LaunchAhead):
     """See runner.backends.backend.Backend, and launch_ahead.LaunchAhead of torch.cuda: on a CPU
     the host has nothing to do meanwhile."""
 
     def __init__(
-        self,
-        model: LanguageModel,
-        capacity: Capacity,
-        caches: Sequence[LayerCache],
-        pool: BlockPool,
-        device: Any,
-        adapters: LoraAdapters | None = None,
+        self, executor: Executor, capacity: Capacity, pool: BlockPool, *, on_device: bool = False
     ) -> None:
-        """adapters: those that model may have."""
+        """on_device: the logits are on a GPU, and sampled there."""
         self.capacity = capacity
-        self._adapters = adapters
-        self._adapted = False  # adapters act in this step
-        self._model: LanguageModel | None = model
-        self._caches = list(caches)
+        self._executor = executor
         self._pool = pool
-        self._batch = StepBatch(self._caches, pool, device)
-        self.launches = torch.device(device).type == "cuda"
-        self._sampling = BatchSampler(capacity.vocabulary, on_device=self.launches)
-        self._graphs = None
-        self._fused = fuse(model, self._caches)
-        if self.launches:
-            width = pool.tables.shape[1]
-            self._graphs = DecodeGraphs(
-                self._logits,
-                self._caches,
-                capacity.max_sequences,
-                width,
-                CudaGraphRecorder(),
-                device,
-            )
+        self.launches = on_device
+        self._sampling = BatchSampler(capacity.vocabulary, on_device=on_device)
 
     def create_sampler(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
@@ -111,15 +62,15 @@ class TorchBackend(Backend, LaunchAhead):
         return True
 
     def load_adapter(self, name: str, path: Path) -> None:
-        if self._adapters is None:
+        if self._executor.adapters is None:
             super().load_adapter(name, path)
         else:
             with torch.inference_mode():
-                self._adapters.load(name, path)
+                self._executor.adapters.load(name, path)
 
     def unload_adapter(self, name: str) -> None:
-        if self._adapters is not None:
-            self._adapters.unload(name)
+        if self._executor.adapters is not None:
+            self._executor.adapters.unload(name)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:
@@ -176,53 +127,13 @@ class TorchBackend(Backend, LaunchAhead):
         """The logits [outputs, vocabulary] of the rows' targets and of their last tokens where
         they have a sampler, in the order of rows; None where there are none. given: the tokens,
         where they are on the device already."""
-        assert self._model is not None
-        self._copy_blocks(copies)
-        tokens, positions, step = self._batch.fill(layout)
-        tokens = tokens if given is None else given
-        wanted = output_indices(rows, layout)
-        self._act(rows, layout)
-        vectors = _placed_vectors(rows, layout) if layout.vectors else ()
-        if not vectors and wanted == list(range(len(tokens))):
-            if (
-                isinstance(step, PagedAttentionStep)
-                and self._graphs
-                and not self._adapted
-                and layout.decodes == len(rows)
-            ):
-                return self._graphs.run(tokens, positions, step)
-            return self._logits(tokens, positions, step)
-        if vectors:
-            hidden = self._model.forward(tokens, positions, step, vectors)
-        else:
-            hidden = self._forward(tokens, positions, step)
-        for row, end in zip(rows, row_ends(layout), strict=True):
-            if row.hidden is not None:
-                row.hidden.values = hidden[end - 1].float().tolist()
-        if not wanted:
-            return None
-        if self._adapted and self._adapters is not None:
-            self._adapters.act_on(wanted)
-        return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
-
-    def _act(self, rows: Sequence[Row], layout: StepLayout) -> None:
-        """Let the adapters of the rows act in this step."""
-        if self._adapters is not None:
-            placed = [rows[at] for at in layout.order]
-            self._adapted = self._adapters.act(placed, layout.counts.tolist())
-
-    def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
-        """Of all tokens of the step."""
-        assert self._model is not None
-        return self._model.logits(self._forward(tokens, positions, step))
-
-    def _forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
-        """The model's hidden states, by its faster self where there is one."""
-        assert self._model is not None
-        fused = None if self._adapted else self._fused
-        if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
-            return fused.forward(tokens, step)
-        return self._model.forward(tokens, positions, step)
+        inputs = create_inputs(rows, layout, self._pool, copies)
+        found = self._executor.compute(inputs, given)
+        if found.states is not None:
+            wanted = (row.hidden for row in rows if row.hidden is not None)
+            for state, values in zip(wanted, found.states.tolist(), strict=True):
+                state.values = values
+        return found.logits
 
     def _guarded(self, compute: Callable[[], Tensor], layout: StepLayout) -> Tensor:
         """compute(), after whose failure the pool holds what it held before."""
@@ -240,12 +151,6 @@ class TorchBackend(Backend, LaunchAhead):
     def _roll_back(self, layout: StepLayout) -> None:
         for sequence, length in zip(layout.sequences, layout.positions, strict=True):
             self._pool.trim(int(sequence), int(length))
-
-    def _copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
-        for copy in copies:
-            for cache in self._caches:
-                for part in cache.tensors:
-                    part[copy.target] = part[copy.source]
 
     def share(self, source: int, target: int, length: int) -> None:
         self._check(source)
@@ -269,14 +174,14 @@ class TorchBackend(Backend, LaunchAhead):
 
     def state_bytes(self, sequence: int) -> int:
         self._check(sequence)
-        return state_bytes(self._caches, int(self._pool.lengths[sequence]))
+        return state_bytes(self._executor.caches, int(self._pool.lengths[sequence]))
 
     def save(self, sequence: int) -> TorchSavedSequence:
         self._check(sequence)
         length = int(self._pool.lengths[sequence])
         if length == 0:
             raise BackendError(f"sequence {sequence} is empty: nothing to save")
-        return copy_out(self._caches, self._pool.blocks(sequence), length)
+        return copy_out(self._executor.caches, self._pool.blocks(sequence), length)
 
     def load(self, state: SavedState, sequence: int) -> None:
         self._check(sequence)
@@ -286,29 +191,17 @@ class TorchBackend(Backend, LaunchAhead):
             raise BackendError(f"sequence {sequence} has tokens: it must be empty to load")
         self._pool.extend(_ONE * sequence, _ONE * state.tokens)
         with torch.inference_mode():
-            copy_in(self._caches, self._pool.blocks(sequence), state)
+            copy_in(self._executor.caches, self._pool.blocks(sequence), state)
 
     def reset(self) -> None:
         self._pool.clear()
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
-        self._model = self._graphs = self._fused = None
-        self._caches.clear()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        self._executor.close()
 
     def _check(self, sequence: int) -> None:
         if not 0 <= sequence < self.capacity.max_sequences:
             raise BackendError(
                 f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
             )
-
-
-def _placed_vectors(rows: Sequence[Row], layout: StepLayout) -> list[PlacedVectors]:
-    """The vectors of rows that have them in place of tokens, by where these stand in the step."""
-    return [
-        (end - len(row.tokens), torch.from_numpy(row.image.vectors))
-        for row, end in zip(rows, row_ends(layout), strict=True)
-        if row.image is not None
-    ]

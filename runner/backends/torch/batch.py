@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, Capacity, Row
-from runner.backends.torch.attention.block_pool import BlockPool
+from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
 from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
 from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
 
 Tensor = Any
 Integers = NDArray[np.int64]
+PlacedArray = tuple[int, NDArray[np.float32]]  # [n, hidden] in place of tokens from one on
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,44 +138,83 @@ def row_ends(layout: StepLayout) -> Sequence[int]:
     return [places[at] for at in range(len(ends))]
 
 
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What a step computes, in blocks of the cache in place of sequences. tokens [T] of all rows in
+    a line; positions (of the first token), counts [S] and tables [S, M]: by row, decodes rows of
+    one token first. copies: of blocks, before anything is written. outputs: the tokens whose logits
+    are wanted; states: those whose hidden states are; vectors: in place of tokens from one on. rows:
+    in this order; none in the processes that are told of a step."""
+
+    tokens: Integers
+    positions: Integers
+    counts: Integers
+    tables: NDArray[np.int32]
+    decodes: int
+    copies: Sequence[BlockCopy] = ()
+    outputs: Sequence[int] = ()
+    states: Sequence[int] = ()
+    vectors: Sequence[PlacedArray] = ()
+    rows: Sequence[Row] = ()
+
+
+def create_inputs(
+    rows: Sequence[Row], layout: StepLayout, pool: BlockPool, copies: Sequence[BlockCopy]
+) -> StepInputs:
+    """Of a layout that the pool has been extended by, which made these copies necessary."""
+    ends = row_ends(layout)
+    max_blocks = pool.blocks_for(int((layout.positions + layout.counts).max()))
+    both = list(zip(rows, ends, strict=True))
+    return StepInputs(
+        layout.tokens,
+        layout.positions,
+        layout.counts,
+        pool.tables[layout.sequences, :max_blocks],
+        layout.decodes,
+        copies,
+        output_indices(rows, layout),
+        [end - 1 for row, end in both if row.hidden is not None],
+        [(end - len(row.tokens), row.image.vectors) for row, end in both if row.image is not None]
+        if layout.vectors
+        else (),
+        [rows[at] for at in layout.order],
+    )
+
+
 class StepBatch:
-    """Turns a layout into what the model computes with."""
+    """Turns the inputs of a step into what the model computes with."""
 
     def __init__(
-        self, caches: Sequence[LayerCache], pool: BlockPool, device: Any, *, tables: bool = False
+        self, caches: Sequence[LayerCache], block_size: int, device: Any, *, tables: bool = False
     ) -> None:
         """tables: attention goes by tensors of block tables on a CPU too."""
         self._caches = caches
-        self._pool = pool
+        self._block_size = block_size
         self._device = torch.device(device)
         self._views = None if tables else cache_views(caches)
 
-    def fill(self, layout: StepLayout) -> tuple[Tensor, Tensor, AttentionStep]:
-        """(tokens [T], positions [T], the attention's part) for a layout that the pool has been
-        extended by."""
-        counts, size = layout.counts, self._pool.block_size
-        if layout.decodes == len(counts):
-            positions, owners = layout.positions, layout.sequences
+    def fill(self, inputs: StepInputs) -> tuple[Tensor, Tensor, AttentionStep]:
+        """(tokens [T], positions [T], the attention's part)."""
+        counts, size, tables = inputs.counts, self._block_size, inputs.tables
+        if inputs.decodes == len(counts):
+            positions, owners = inputs.positions, np.arange(len(counts))
             starts = np.arange(len(counts) + 1, dtype=np.int32)
         else:
-            ends = layout.ends
-            starts = np.concatenate(([0], ends)).astype(np.int32)
-            offsets = np.arange(len(layout.tokens)) - np.repeat(starts[:-1], counts)
-            positions = np.repeat(layout.positions, counts) + offsets
-            owners = np.repeat(layout.sequences, counts)
-        slots = self._pool.tables[owners, positions // size].astype(np.int64)
+            starts = np.concatenate(([0], counts.cumsum())).astype(np.int32)
+            offsets = np.arange(len(inputs.tokens)) - np.repeat(starts[:-1], counts)
+            positions = np.repeat(inputs.positions, counts) + offsets
+            owners = np.repeat(np.arange(len(counts)), counts)
+        slots = tables[owners, positions // size].astype(np.int64)
         slots *= size
         slots += positions % size
-        contexts = layout.positions + counts
-        max_blocks = self._pool.blocks_for(int(contexts.max()))
-        tables = self._pool.tables[layout.sequences, :max_blocks]
+        contexts = inputs.positions + counts
         position_tensor = self._to_device(positions)
         if self._views is not None:
             slot_tensor = self._to_device(slots)
             host = CpuAttentionStep(
                 self._views, position_tensor, slot_tensor, tables, contexts, starts
             )
-            return self._to_device(layout.tokens), position_tensor, host
+            return self._to_device(inputs.tokens), position_tensor, host
         step = PagedAttentionStep(
             caches=self._caches,
             positions=position_tensor,
@@ -182,9 +222,9 @@ class StepBatch:
             block_tables=self._to_device(tables),
             query_starts=self._to_device(starts),
             context_lengths=self._to_device(contexts.astype(np.int32)),
-            decodes=layout.decodes,
+            decodes=inputs.decodes,
         )
-        return self._to_device(layout.tokens), position_tensor, step
+        return self._to_device(inputs.tokens), position_tensor, step
 
     def _to_device(self, values: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(values)

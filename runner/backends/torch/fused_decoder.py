@@ -34,7 +34,7 @@ from runner.backends.torch.layers.decoder import (
     PreNormLayer,
     SelfAttention,
 )
-from runner.backends.torch.layers.linear import RmsNorm
+from runner.backends.torch.layers.linear import RmsNorm, TokenEmbedding
 from runner.backends.torch.layers.native_linear import (
     NativeLinear,
     WeightRows,
@@ -76,6 +76,8 @@ def fuse(model: object, caches: Sequence[LayerCache]) -> FusedDecoder | None:
     if not isinstance(model, Decoder) or len(caches) != len(model.layers) or not caches:
         return None
     embedding = model.embedding
+    if not isinstance(embedding, TokenEmbedding):
+        return None
     if embedding.scale is not None or embedding.dtype is None:
         return None
     kernels = native_kernels(embedding.dtype, embedding.weight.device)

@@ -10,7 +10,7 @@ import torch
 
 from runner.backends.backend import Row
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.loading.loader import build_model, generator
+from runner.backends.torch.loading.loader import LoadedModel, build_model, generator
 from runner.backends.torch.loading.memory_plan import plan_memory
 from runner.backends.torch.loading.weights import WeightPlacement
 from runner.types import LoadPlan, SamplingParams
@@ -47,9 +47,7 @@ def load(values: Mapping[str, Any], quantization: str, device: str, **plan: int)
     """plan: context_length, pool_tokens, max_sequences and batch_tokens of the LoadPlan."""
     asked = LoadPlan("random", "torch", **plan, gpu_layers=ALL_LAYERS if device == "cuda" else 0)
     source = random_source(values, quantization, device)
-    memory = plan_memory(
-        source.config, asked, source.elements, source.stored_bytes, quantized=source.quantized
-    )
+    memory = plan_memory(source.config, asked, source.weights)
     print(f"  {values['model_type']} in {quantization}: {memory.describe()}", flush=True)
     context = min(asked.context_length, source.config.context_length)
     place = WeightPlacement(
@@ -57,6 +55,6 @@ def load(values: Mapping[str, Any], quantization: str, device: str, **plan: int)
     )
     with torch.inference_mode():
         model = build_model(source, place)
-        backend = generator(asked, source.config, memory, model, context)
+        backend = generator(asked, LoadedModel(source.config, memory, model, context))
     weights = computed_bytes(source, values)
     return Loaded(backend, weights, memory.block_bytes / memory.block_size)

@@ -15,7 +15,9 @@ import torch
 
 from modelfile.convert.config import Config
 from runner.backends.torch.config import create_model_config
-from runner.backends.torch.loading.source import InPlaceWeights, ModelSource
+from runner.backends.torch.loading.memory_plan import StoredWeights
+from runner.backends.torch.loading.source import ModelSource
+from runner.backends.torch.loading.weight_source import Cut
 
 GROUP: Final = 128  # weights of one scale in int4
 _LLAMA: Final[dict[str, Any]] = {
@@ -118,7 +120,7 @@ class RandomTensors:
         """See TensorSource."""
         return self._tensors[name].shape
 
-    def read(self, name: str, *, keep: bool = False) -> Any:
+    def read(self, name: str, *, keep: bool = False, cut: Cut | None = None) -> Any:
         """See TensorSource."""
         wanted = self._tensors[name]
         if wanted.dtype is torch.int32:
@@ -128,7 +130,7 @@ class RandomTensors:
         found = torch.randn(wanted.shape, dtype=torch.bfloat16, device=self._device)
         return (found * wanted.deviation).to(wanted.dtype)
 
-    def rows(self, name: str, *, keep: bool = False) -> None:
+    def rows(self, name: str, *, keep: bool = False, cut: Cut | None = None) -> None:
         """See TensorSource: there are none."""
 
 
@@ -141,13 +143,13 @@ def random_source(values: Mapping[str, Any], quantization: str, device: str) -> 
     stored = sum(prod(each.shape) * each.dtype.itemsize for each in tensors.values())
     elements = sum(prod(shape) for _, shape in _maps(values)) + _outer(values)
     made = RandomTensors(tensors, device)
-    return ModelSource(config, made, elements, stored, packed is not None, InPlaceWeights())
+    return ModelSource(config, made, StoredWeights(elements, stored, packed is not None))
 
 
 def computed_bytes(source: ModelSource, values: Mapping[str, Any]) -> int:
     """Bytes of the weights that a token reads: all but the rows of the embedding."""
     embedding = 2 * values["vocab_size"] * values["hidden_size"]
-    return source.stored_bytes - (0 if values["tie_word_embeddings"] else embedding)
+    return source.weights.size_bytes - (0 if values["tie_word_embeddings"] else embedding)
 
 
 def matrix_weights(values: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from runner.backends.torch.attention.paged import AttentionConfig, AttentionStep
 from runner.backends.torch.config import DecoderShape
-from runner.backends.torch.layers.linear import Linear, RmsNorm, TokenEmbedding
+from runner.backends.torch.layers.linear import Linear, RmsNorm
 
 Tensor = Any
 FeedForward = Callable[[Tensor], Tensor]  # [T, hidden] -> [T, hidden]
@@ -104,13 +104,30 @@ class SandwichLayer(TransformerLayer):
 
 
 PlacedVectors = tuple[int, Tensor]  # [n, hidden] in place of the embeddings from a token on
+Embedding = Callable[[Tensor], Tensor]  # tokens [T] -> [T, hidden]
+
+
+class LanguageModel(Protocol):
+    """What the files of models/ define."""
+
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        step: AttentionStep,
+        vectors: Sequence[PlacedVectors] = (),
+    ) -> Tensor:
+        """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 [R, vocabulary] of hidden states [R, hidden]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(LanguageModel):
     """Embedding, layers, norm, head. softcap: cap * tanh(logit / cap)."""
 
-    embedding: TokenEmbedding
+    embedding: Embedding
     layers: Sequence[TransformerLayer]
     norm: RmsNorm
     head: Linear
@@ -123,18 +140,29 @@ class Decoder:
         step: AttentionStep,
         vectors: Sequence[PlacedVectors] = (),
     ) -> Tensor:
-        """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
-        x, residual = self.embedding(tokens), None
-        for start, given in vectors:
-            x[start : start + len(given)] = given.to(x)
-        for layer in self.layers:
-            x, residual = layer(x, residual, step)
+        x, residual = run_layers(self.embedding, self.layers, tokens, step, vectors)
         return add_norm(self.norm, x, residual)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [R, vocabulary] of hidden states [R, hidden]."""
         logits = self.head(hidden).float()
         return logits if self.softcap is None else (logits / self.softcap).tanh() * self.softcap
+
+
+def run_layers(
+    embedding: Embedding,
+    layers: Sequence[TransformerLayer],
+    tokens: Tensor,
+    step: AttentionStep,
+    vectors: Sequence[PlacedVectors] = (),
+) -> tuple[Tensor, Tensor | None]:
+    """(what the last layer gives, the sum up to it), both [T, hidden], of tokens [T]."""
+    x, residual = embedding(tokens), None
+    for start, given in vectors:
+        x[start : start + len(given)] = given.to(x)
+    for layer in layers:
+        x, residual = layer(x, residual, step)
+    return x, residual
 
 
 def add_norm(norm: RmsNorm, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:

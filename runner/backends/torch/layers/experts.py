@@ -8,7 +8,7 @@ where they are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Self
 
@@ -29,12 +29,13 @@ _MAX_CAPTURED_TOKENS = 256  # the most sequences of a decode step, see runner/mo
 @dataclass(frozen=True, slots=True)
 class Routing:
     """How many experts there are and a token has. normalize: the shares of a token's experts are
-    made to sum to one. softmax_first: see ops.route."""
+    made to sum to one. softmax_first: see ops.route. own: the experts that are here; None: all."""
 
     experts: int
     chosen: int
     normalize: bool
     softmax_first: bool = True
+    own: range | None = None
 
     @classmethod
     def read(cls, config: Config, key: str, *, normalize: bool, softmax_first: bool = True) -> Self:
@@ -44,6 +45,10 @@ class Routing:
         if chosen > experts:
             config.refuse("num_experts_per_tok", f"{chosen} of {experts} experts")
         return cls(experts, chosen, normalize, softmax_first)
+
+    def of(self, own: range) -> Self:
+        """The same where only these experts are."""
+        return self if len(own) == self.experts else replace(self, own=own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,8 @@ class ListedExperts:
 
     def by_all(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """Every expert computes every token; shares [T, k] of the chosen ones [T, k]."""
-        weights = torch.zeros(len(x), len(self.experts), device=x.device)
-        weights.scatter_(1, chosen.long(), shares)
+        weights = torch.zeros(len(x), len(self.experts) + 1, device=x.device)
+        weights.scatter_(1, chosen.long(), shares)  # those of experts elsewhere go into the last
         result = torch.zeros_like(x, dtype=torch.float32)
         for number, expert in enumerate(self.experts):
             result += expert(x).float() * weights[:, number, None]
@@ -95,6 +100,7 @@ class ListedExperts:
         """Each expert computes the tokens that chose it, whose number the host has to know."""
         order = chosen.flatten().argsort(stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=len(self.experts)).tolist()
+        counts = counts[: len(self.experts)]  # what comes after is of experts elsewhere
         rows, weights = order // self.routing.chosen, shares.flatten()[order, None]
         result, start = torch.zeros_like(x, dtype=torch.float32), 0
         for expert, count in zip(self.experts, counts, strict=True):
@@ -108,12 +114,19 @@ class ListedExperts:
 
 
 def _route(router: Linear, routing: Routing, x: Tensor) -> tuple[Tensor, Tensor]:
-    return ops.route(
+    """The shares [T, k] of a token's experts, and their places among those that are here, behind
+    which that of one elsewhere is."""
+    shares, experts = ops.route(
         router(x),
         routing.chosen,
         normalize=routing.normalize,
         softmax_first=routing.softmax_first,
     )
+    own = routing.own
+    if own is None:
+        return shares, experts
+    absent = (experts < own.start) | (experts >= own.stop)
+    return shares, (experts - own.start).masked_fill(absent, len(own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,8 @@ def read_experts(
     ModelLoadFailed."""
     weights, hidden, bias = builder.weights, builder.config.shape.hidden, names.bias
     router = weights.linear(f"{prefix}{names.router}", hidden, routing.experts, bias=bias)
+    own = builder.experts(routing.experts)
+    routing = routing.of(own)
 
     def expert(number: int) -> GatedFeedForward:
         start = f"{prefix}experts.{number}."
@@ -149,10 +164,10 @@ def read_experts(
             activation,
         )
 
-    first = expert(0)
-    others = (expert(number) for number in range(1, routing.experts))
+    first = expert(own[0])
+    others = (expert(number) for number in own[1:])
     if isinstance(first.gate_up, DenseLinear) and isinstance(first.down, DenseLinear):
-        return _stack_dense(router, routing, first, others)
+        return _stack_dense(router, routing, (first, len(own)), others)
     return _stack_packed(router, routing, (first, *others), activation)
 
 
@@ -174,14 +189,13 @@ def _stack_packed(
 def _stack_dense(
     router: Linear,
     routing: Routing,
-    first: GatedFeedForward,
+    first_of: tuple[GatedFeedForward, int],
     others: Iterable[GatedFeedForward],
 ) -> StackedExperts:
-    """Puts the experts together one by one, so that only one is there twice."""
-    inner, outer = (
-        _DenseStack(first.gate_up, routing.experts),
-        _DenseStack(first.down, routing.experts),
-    )
+    """Puts the experts together one by one, so that only one is there twice. first_of: the first,
+    and how many there are."""
+    first, count = first_of
+    inner, outer = _DenseStack(first.gate_up, count), _DenseStack(first.down, count)
     for number, expert in enumerate(chain((first,), others)):
         inner.put(number, expert.gate_up)
         outer.put(number, expert.down)

@@ -12,9 +12,9 @@ from registry.errors import shown
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.formats.gguf.header import CHECKPOINT, TensorInfo
 from runner.backends.torch.config import Config, config_from
-from runner.backends.torch.loading.mapped_file import MappedFiles
+from runner.backends.torch.loading.mapped_file import FilePart, MappedFiles
 from runner.backends.torch.loading.safetensors import DTYPES
-from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.loading.weight_source import Cut, WeightSource
 from runner.errors import ModelLoadFailed
 
 
@@ -42,11 +42,11 @@ class EmbeddedCheckpoint(WeightSource):
         """See WeightSource. A single number is a tensor of one."""
         return tuple(reversed(self._tensors[name][0].dimensions))
 
-    def read(self, name: str, *, keep: bool = False) -> Any:
+    def read(self, name: str, *, keep: bool = False, cut: Cut | None = None) -> Any:
         info, kind = self._tensors[name]
         start = self._header.data_offset + info.offset
-        content = self._files.read(self._header.path, start, info.size_bytes, keep=keep)
-        return content.view(DTYPES[kind]).view(self.shape(name))
+        part = FilePart(self._header.path, start, info.size_bytes, self.shape(name))
+        return self._files.tensor(part, DTYPES[kind], keep=keep, cut=cut)
 
 
 def embedded_config(header: GgufHeader) -> Config:

@@ -15,9 +15,9 @@ import torch
 from kernels.quant.gguf import FORMATS
 from registry.formats.gguf import GgufHeader
 from registry.formats.gguf.header import TensorInfo
-from runner.backends.torch.loading.gguf_names import ModelCounts, tensor_origins
-from runner.backends.torch.loading.mapped_file import MappedFiles
-from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.loading.gguf_names import ModelCounts, TensorOrigin, tensor_origins
+from runner.backends.torch.loading.mapped_file import FilePart, MappedFiles
+from runner.backends.torch.loading.weight_source import Cut, WeightSource
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -44,27 +44,37 @@ class StoredTensors:
         """The file has this tensor."""
         return name in self.infos
 
-    def bytes(self, name: str, expert: int | None = None, *, keep: bool = False) -> Any:
-        """uint8 [bytes], of one expert where the tensor is a stack of them; keep as for read."""
+    def bytes(
+        self, name: str, expert: int | None = None, *, keep: bool = False, cut: Cut | None = None
+    ) -> Any:
+        """uint8 [bytes], of one expert where the tensor is a stack of them; keep, cut as for
+        read."""
         info = self.infos[name]
         start, size = self._header.data_offset + info.offset, info.size_bytes
         if expert is not None:
             size //= info.dimensions[-1]
             start += expert * size
-        return self._files.read(self._header.path, start, size, keep=keep)
+        part = FilePart(self._header.path, start, size, self._shape(info, expert))
+        return self._files.cut(part, cut, keep=keep).view(-1)
 
-    def floats(self, name: str, expert: int | None = None, *, keep: bool = False) -> Any:
-        """As float32, or the type of plain floats; keep as for read."""
+    def floats(
+        self, name: str, expert: int | None = None, *, keep: bool = False, cut: Cut | None = None
+    ) -> Any:
+        """As float32, or the type of plain floats; keep, cut as for read."""
         info = self.infos[name]
-        shape = tuple(reversed(info.dimensions))
-        shape = shape if expert is None else shape[1:]
+        shape = self._shape(info, expert)
+        shape = shape if cut is None else cut.shape(shape)
         plain = _PLAIN.get(info.type)
-        content = self.bytes(name, expert, keep=keep and plain is not None)
+        content = self.bytes(name, expert, keep=keep and plain is not None, cut=cut)
         if plain is not None:
             return content.view(plain).view(shape)
         kind = gguf.GGMLQuantizationType[info.type]
         rows = content.numpy().reshape(-1, content.numel() * shape[-1] // int(np.prod(shape)))
         return torch.from_numpy(gguf.quants.dequantize(rows, kind)).view(shape)
+
+    def _shape(self, info: TensorInfo, expert: int | None) -> tuple[int, ...]:
+        shape = tuple(reversed(info.dimensions))
+        return shape if expert is None else shape[1:]
 
 
 class GgufTensors(WeightSource):
@@ -82,24 +92,37 @@ class GgufTensors(WeightSource):
         whole = tuple(reversed(self._stored.infos[origin.name].dimensions))
         return whole if origin.expert is None else whole[1:]
 
-    def read(self, name: str, *, keep: bool = False) -> Any:
+    def read(self, name: str, *, keep: bool = False, cut: Cut | None = None) -> Any:
         """See WeightSource: as float32, or the type of plain floats."""
         origin = self._origins[name]
         keep = keep and origin.heads is None and not origin.shift
-        values = self._stored.floats(origin.name, origin.expert, keep=keep)
-        if origin.heads is not None:
-            values = split_halves(values, origin.heads)
+        values = self._stored.floats(origin.name, origin.expert, keep=keep, cut=cut)
+        values = self._halves(name, origin, values)
         return values - origin.shift if origin.shift else values
 
-    def rows(self, name: str, *, keep: bool = False) -> tuple[str, Any] | None:
+    def rows(
+        self, name: str, *, keep: bool = False, cut: Cut | None = None
+    ) -> tuple[str, Any] | None:
         origin = self._origins[name]
         info = self._stored.infos[origin.name]
         if info.type not in FORMATS or origin.shift:
             return None
         keep = keep and origin.heads is None
-        content = self._stored.bytes(origin.name, origin.expert, keep=keep)
-        rows = content.view(self.shape(name)[0], -1)
-        return info.type, rows if origin.heads is None else split_halves(rows, origin.heads)
+        content = self._stored.bytes(origin.name, origin.expert, keep=keep, cut=cut)
+        whole = self.shape(name)
+        rows = content.view(whole[0] if cut is None else cut.shape(whole)[0], -1)
+        return info.type, self._halves(name, origin, rows)
+
+    def block(self, name: str) -> int:
+        kind = self._stored.infos[self._origins[name].name].type
+        block, _ = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+        return int(block)
+
+    def _halves(self, name: str, origin: TensorOrigin, values: Any) -> Any:
+        """Rows of whole heads as checkpoints have them."""
+        if origin.heads is None:
+            return values
+        return split_halves(values, origin.heads * len(values) // self.shape(name)[0])
 
 
 def split_halves(values: Any, heads: int) -> Any:

@@ -7,12 +7,15 @@ device; the machine's memory holds no second copy of the model.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from registry.formats.gguf import GgufHeader
-from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress
+from runner.backends.backend import Backend, Capacity, Followers, LoadedBackend, LoadProgress
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.torch.architectures import model_class
@@ -22,12 +25,15 @@ from runner.backends.torch.backend import TorchBackend
 from runner.backends.torch.config import ConvertError, ModelConfig
 from runner.backends.torch.cuda.launch_ahead import launch_ahead
 from runner.backends.torch.embedding import TorchEmbeddingBackend, pooling_of
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.executor import CacheGeometry, Executor, LocalExecutor
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.layers.encoder import Encoder
 from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.memory_plan import TorchMemoryPlan, plan_memory
 from runner.backends.torch.loading.source import ModelSource, open_source
 from runner.backends.torch.loading.weights import WeightLoader, WeightPlacement
+from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
+from runner.backends.torch.parallel.rank_executor import LeadingExecutor, RankExecutor
 from runner.backends.torch.tokenizer import read_vocabulary
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
@@ -35,9 +41,24 @@ from runner.types import LoadPlan
 log = logging.getLogger(__name__)
 
 
-def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
-    """Load plan.path as plan says; progress is called on the way. Raises ModelLoadFailed, and
-    what progress raises."""
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in place, or what one of several ranks has of it. context: its most tokens."""
+
+    config: ModelConfig
+    memory: TorchMemoryPlan
+    model: LanguageModel | Encoder
+    context: int
+    adapters: LoraAdapters | None = None
+    ranks: Ranks = NO_RANKS
+
+
+def load(
+    plan: LoadPlan, progress: LoadProgress, followers: Followers | None = None
+) -> LoadedBackend:
+    """Load plan.path as plan says; progress is called on the way. followers: the model's other
+    processes, where there are some; they load their parts at the same time. Raises
+    ModelLoadFailed, and what progress raises."""
     path = Path(plan.path)
     source = open_source(path)
     if source.header is None:
@@ -45,16 +66,42 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             f"{path.name} is a folder, which has no vocabulary that a worker can read; hearth"
             " create makes a model file of it, in the type its weights have"
         )
-    memory = plan_memory(
-        source.config,
-        plan,
-        source.elements,
-        source.stored_bytes,
-        quantized=source.quantized,
-        in_place=source.in_place,
+    ranks = NO_RANKS if followers is None else followers.joined
+    loaded = load_model(plan, source, progress, ranks)
+    vocabulary = read_vocabulary(path)
+    with torch.inference_mode(), _shortage_named(path.name, loaded.memory):
+        backend = (
+            _embedder(plan, source.header, loaded)
+            if plan.embedding
+            else generator(plan, loaded, followers)
+        )
+    if followers is not None:
+        followers.wait_loaded()
+    progress(1.0)
+    return LoadedBackend(
+        backend=backend,
+        tokenizer=vocabulary.tokenizer,
+        chat_template=vocabulary.chat_template,
+        tool_template=vocabulary.tool_template,
     )
-    log.info("memory plan of %s: %s", path.name, memory.describe())
-    torch.set_num_threads(plan.threads or threads_for(memory.weights_bytes))
+
+
+def load_model(
+    plan: LoadPlan, source: ModelSource, progress: LoadProgress, ranks: Ranks = NO_RANKS
+) -> LoadedModel:
+    """The model of a source, or this rank's part of it. Raises ModelLoadFailed, and what progress
+    raises."""
+    if ranks.layout.ranks > 1 and plan.embedding:
+        raise ModelLoadFailed("an embedding model is not split between several processes")
+    if ranks.layout.ranks > 1 and plan.adapters:
+        raise ModelLoadFailed("a model in several processes has no adapters")
+    if ranks.layout.ranks > 1 and plan.quantize:
+        raise ModelLoadFailed("a model in several processes is not quantized while it is loaded")
+    name = Path(plan.path).name
+    source = source.part(ranks.layout)
+    memory = plan_memory(source.config, plan, source.weights, ranks.layout)
+    log.info("memory plan of %s: %s", name, memory.describe())
+    torch.set_num_threads(plan.threads or _threads(memory, ranks))
     context = min(plan.context_length, source.config.context_length)
     placement = WeightPlacement(
         memory.dtype,
@@ -65,31 +112,33 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         memory.native,
         plan.use_mmap,
         plan.quantize,
+        ranks,
     )
-    vocabulary = read_vocabulary(path)
-    try:
-        with torch.inference_mode():
+    with torch.inference_mode(), _shortage_named(name, memory):
+        adapters = None
+        if ranks.layout.ranks == 1:  # the others would have to be told of them
             adapters = LoraAdapters(source.header, placement.dtype, placement.device)
-            model = build_model(source, placement, progress, adapters)
-            backend = (
-                _embedder(plan, source.header, model, memory, context, adapters)
-                if plan.embedding
-                else generator(plan, source.config, memory, model, context, adapters)
-            )
+        model = build_model(source, placement, progress, adapters)
+    return LoadedModel(source.config, memory, model, context, adapters, ranks)
+
+
+def _threads(memory: TorchMemoryPlan, ranks: Ranks) -> int:
+    """Of this process: on a CPU the ranks share its cores."""
+    count = ranks.layout.ranks if memory.device == "cpu" else 1
+    return max(1, threads_for(memory.weights_bytes * count) // count)
+
+
+@contextmanager
+def _shortage_named(name: str, memory: TorchMemoryPlan) -> Iterator[None]:
+    """Too little memory becomes ModelLoadFailed with the plan."""
+    try:
+        yield
     except (RuntimeError, MemoryError) as error:
         if not _is_shortage(error):
             raise
         raise ModelLoadFailed(
-            f"not enough memory for {path.name}, which needs {memory.describe()}; try a smaller "
-            "num_ctx"
+            f"not enough memory for {name}, which needs {memory.describe()}; try a smaller num_ctx"
         ) from error
-    progress(1.0)
-    return LoadedBackend(
-        backend=backend,
-        tokenizer=vocabulary.tokenizer,
-        chat_template=vocabulary.chat_template,
-        tool_template=vocabulary.tool_template,
-    )
 
 
 def build_model(
@@ -97,7 +146,7 @@ def build_model(
     placement: WeightPlacement,
     progress: LoadProgress | None = None,
     adapters: LoraAdapters | None = None,
-) -> Decoder | Encoder:
+) -> LanguageModel | Encoder:
     """The model of a source with its weights in place, every tensor used. Raises
     ModelLoadFailed, and what progress raises."""
     build = model_class(source.config.model_type)
@@ -105,7 +154,7 @@ def build_model(
         source.tensors, placement, source.config.quantization, progress, adapters
     )
     try:
-        model: Decoder | Encoder = build(source.config, weights)
+        model: LanguageModel | Encoder = build(source.config, weights)
     except ConvertError as error:
         raise ModelLoadFailed(f"the model's config is invalid: {error}") from error
     weights.check_all_used()
@@ -119,21 +168,15 @@ def _is_shortage(error: Exception) -> bool:
     )
 
 
-def _embedder(
-    plan: LoadPlan,
-    header: GgufHeader,
-    model: Decoder | Encoder,
-    memory: TorchMemoryPlan,
-    context: int,
-    adapters: LoraAdapters,
-) -> TorchEmbeddingBackend:
-    if plan.ranking or isinstance(model, Decoder):
+def _embedder(plan: LoadPlan, header: GgufHeader, loaded: LoadedModel) -> TorchEmbeddingBackend:
+    model = loaded.model
+    if plan.ranking or not isinstance(model, Encoder):
         what = "scores pairs of texts" if plan.ranking else "is not an encoder"
         raise ModelLoadFailed(
             f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
             " only. Use the backend llamacpp"
         )
-    max_tokens = min(context, model.max_tokens)
+    max_tokens = min(loaded.context, model.max_tokens)
     capacity = Capacity(
         pool_tokens=max_tokens,
         max_sequences=plan.max_sequences,
@@ -144,49 +187,60 @@ def _embedder(
         partial_share=False,
         vector_width=model.word_embeddings.shape[1],
     )
-    for path, _ in plan.adapters:
-        adapters.load(path, Path(path))
-    adapters.act_everywhere(plan.adapters)
-    return TorchEmbeddingBackend(model, capacity, pooling_of(header), memory.device)
+    if loaded.adapters is not None:
+        for path, _ in plan.adapters:
+            loaded.adapters.load(path, Path(path))
+        loaded.adapters.act_everywhere(plan.adapters)
+    return TorchEmbeddingBackend(model, capacity, pooling_of(header), loaded.memory.device)
 
 
-def generator(
-    plan: LoadPlan,
-    config: ModelConfig,
-    memory: TorchMemoryPlan,
-    model: Decoder | Encoder,
-    context: int,
-    adapters: LoraAdapters | None = None,
-) -> Backend:
-    """A model with its cache, as memory plans it. adapters: those that it may have. Raises
-    ModelLoadFailed for one that only reads, and what torch raises when memory is short."""
+def create_executor(plan: LoadPlan, loaded: LoadedModel) -> Executor:
+    """A model with its cache, as memory plans it. Raises ModelLoadFailed for one that only reads,
+    and what torch raises when memory is short."""
+    model, memory, layout = loaded.model, loaded.memory, loaded.ranks.layout
     if isinstance(model, Encoder):
         raise ModelLoadFailed(
             f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
             "generation"
         )
-    shape = config.shape
+    shape = layout.local(loaded.config.shape)
     caches = create_caches(
         shape.layers,
         (memory.blocks, memory.block_size, shape.heads_kv, shape.head),
         memory.cache_dtype,
         memory.device,
     )
+    if layout.ranks > 1:
+        return RankExecutor(model, caches, memory.block_size, memory.device, layout)
+    size = memory.block_size
+    geometry = CacheGeometry(size, plan.max_sequences, -(-loaded.context // size))
+    return LocalExecutor(model, caches, geometry, memory.device, loaded.adapters)
+
+
+def generator(plan: LoadPlan, loaded: LoadedModel, followers: Followers | None = None) -> Backend:
+    """A model with its cache and what samples from it. followers: those that compute the rest of
+    it. Raises as create_executor."""
+    executor, memory, context = create_executor(plan, loaded), loaded.memory, loaded.context
+    if followers is not None:
+        executor = LeadingExecutor(executor, followers)
     capacity = Capacity(
         pool_tokens=max(plan.pool_tokens, context),
         max_sequences=plan.max_sequences,
         context_length=context,
         batch_tokens=plan.batch_tokens,
-        vocabulary=shape.vocabulary,
+        vocabulary=loaded.config.shape.vocabulary,
         block_size=1,
         partial_share=True,
-        can_save=True,
+        can_save=followers is None,  # the other processes' part of a sequence stays with them
         score_tokens=MAX_SCORE_TOKENS,
         draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
         hidden_states=True,
-        input_width=shape.hidden,
+        input_width=loaded.config.shape.hidden,
     )
     pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
-    backend = TorchBackend(model, capacity, caches, pool, memory.device, adapters)
+    on_device = torch.device(memory.device).type == "cuda"
+    backend = TorchBackend(executor, capacity, pool, on_device=on_device)
     # Which tokens a step with drafts gives is known once it was read: the next one has to wait.
-    return backend if plan.draft_tokens else launch_ahead(backend)
+    # So has one whose tokens the other processes have to be told.
+    waits = plan.draft_tokens or followers is not None
+    return backend if waits else launch_ahead(backend)

@@ -15,6 +15,7 @@ import torch
 from kernels.native.linear import torch_kernels
 from runner.backends.torch.attention.paged import SCALED_DTYPES
 from runner.backends.torch.config import LOAD_QUANTIZATIONS, ModelConfig
+from runner.backends.torch.parallel.rank_layout import ALONE, RankLayout
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -36,6 +37,17 @@ class InPlaceWeights:
     elements: int = 0
     size_bytes: int = 0
     maps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """How many weights a model has, the bytes they take in its file, where quantized tells that
+    they are packed, and those of them that need not be unpacked on a CPU."""
+
+    elements: int
+    size_bytes: int
+    quantized: bool
+    in_place: InPlaceWeights = InPlaceWeights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +89,14 @@ class TorchMemoryPlan:
         return f"{_mib(self.total_bytes)} on {self.device} in {kind}: {' + '.join(parts)}"
 
 
-def device_for(plan: LoadPlan) -> str:
-    """ "cuda" where there is one and the plan uses it, else "cpu"."""
-    return "cuda" if plan.gpu_layers > 0 and torch.cuda.is_available() else "cpu"
+def device_for(plan: LoadPlan, rank: int = 0) -> str:
+    """ "cuda" where there is one and the plan uses it, with its number where the plan or the rank
+    says which, else "cpu"."""
+    if plan.gpu_layers == 0 or not torch.cuda.is_available():
+        return "cpu"
+    if plan.devices:
+        return f"cuda:{plan.devices[rank]}"
+    return f"cuda:{rank}" if plan.ranks > 1 else "cuda"
 
 
 def dtype_for(config: ModelConfig, device: str) -> Any:
@@ -96,22 +113,18 @@ def dtype_for(config: ModelConfig, device: str) -> Any:
 def plan_memory(
     config: ModelConfig,
     plan: LoadPlan,
-    elements: int,
-    stored_bytes: int,
-    *,
-    quantized: bool,
-    in_place: InPlaceWeights = InPlaceWeights(),
+    stored: StoredWeights,
+    layout: RankLayout = ALONE,
 ) -> TorchMemoryPlan:
-    """What the model takes. elements: its weights; stored_bytes: of them in the file, where
-    quantized tells that they are packed; in_place: those which need not be unpacked on a CPU.
+    """What the model takes, or its part on this rank of layout, which has the stored weights.
     Raises ModelLoadFailed when the device has less."""
-    device = device_for(plan)
+    device = device_for(plan, layout.rank)
     native = device == "cpu" and plan.native_kernels and torch_kernels() is not None
-    kept = in_place if native else InPlaceWeights()
-    dtype, packed = dtype_for(config, device), quantized and device != "cpu"
-    narrow = quantized and dtype is torch.float32 and supports_bfloat16()
-    shape, width = config.shape, dtype.itemsize
-    size = BLOCK_SIZE[device]
+    kept = stored.in_place if native else InPlaceWeights()
+    dtype, packed = dtype_for(config, device), stored.quantized and device != "cpu"
+    narrow = stored.quantized and dtype is torch.float32 and supports_bfloat16()
+    shape, width = layout.local(config.shape), dtype.itemsize
+    size = BLOCK_SIZE[torch.device(device).type]
     context = min(plan.context_length, config.context_length)
     blocks = (
         -(-max(plan.pool_tokens, context) // size) + SPARE_BLOCKS_PER_SEQUENCE * plan.max_sequences
@@ -122,11 +135,12 @@ def plan_memory(
         token += 2 * shape.layers * shape.heads_kv * torch.float32.itemsize
     row = shape.vocabulary + 6 * shape.hidden + 3 * shape.feed_forward
     unpacked = min(kept.size_bytes, kept.elements * width) + _bytes_unpacked(
-        config, elements - kept.elements, width, narrow
+        config, stored.elements - kept.elements, width, narrow
     )
     if plan.quantize is not None:
         bits = LOAD_QUANTIZATIONS[plan.quantize].bits_per_weight
-        unpacked = int(in_place.maps * bits / 8) + (elements - in_place.maps) * width
+        maps = stored.in_place.maps
+        unpacked = int(maps * bits / 8) + (stored.elements - maps) * width
     result = TorchMemoryPlan(
         device=device,
         dtype=dtype,
@@ -134,7 +148,7 @@ def plan_memory(
         block_size=size,
         blocks=blocks,
         block_bytes=size * token,
-        weights_bytes=stored_bytes if packed else unpacked,
+        weights_bytes=stored.size_bytes if packed else unpacked,
         step_bytes=4 * plan.batch_tokens * row,
         packed=packed,
         narrow=narrow,
@@ -155,7 +169,7 @@ def _bytes_unpacked(config: ModelConfig, elements: int, width: int, narrow: bool
 def _check_fits(plan: TorchMemoryPlan) -> None:
     if plan.device == "cpu":
         return  # the daemon has checked that, with the room that other models leave
-    free, _ = torch.cuda.mem_get_info()
+    free, _ = torch.cuda.mem_get_info(plan.device)
     if plan.total_bytes + RESERVE_BYTES > free:
         raise ModelLoadFailed(
             f"the model needs {_mib(plan.total_bytes + RESERVE_BYTES)} of the GPU's memory,"

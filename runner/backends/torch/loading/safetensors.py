@@ -15,8 +15,8 @@ import torch
 
 from registry.formats.safetensors import TensorEntry
 from runner.backends.torch.config import read_tensors
-from runner.backends.torch.loading.mapped_file import MappedFiles
-from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.loading.mapped_file import FilePart, MappedFiles
+from runner.backends.torch.loading.weight_source import Cut, WeightSource
 
 DTYPES: Final = MappingProxyType(
     {
@@ -63,10 +63,10 @@ class SafetensorsCheckpoint(WeightSource):
     def shape(self, name: str) -> tuple[int, ...]:
         return self._entries[name].shape
 
-    def read(self, name: str, *, keep: bool = False) -> Any:
+    def read(self, name: str, *, keep: bool = False, cut: Cut | None = None) -> Any:
         entry = self._entries[name]
         dtype = DTYPES[entry.dtype]
         if not entry.elements:
             return torch.empty(entry.shape, dtype=dtype)
-        content = self._files.read(entry.path, entry.start, entry.size_bytes, keep=keep)
-        return content.view(dtype).view(entry.shape)
+        part = FilePart(entry.path, entry.start, entry.size_bytes, entry.shape)
+        return self._files.tensor(part, dtype, keep=keep, cut=cut)

@@ -22,10 +22,12 @@ from runner.backends.torch.config import (
 from runner.backends.torch.loading.embedded_checkpoint import EmbeddedCheckpoint, embedded_config
 from runner.backends.torch.loading.gguf_config import ROPE_FACTORS, config_from_gguf
 from runner.backends.torch.loading.gguf_tensors import GgufTensors
-from runner.backends.torch.loading.memory_plan import InPlaceWeights
+from runner.backends.torch.loading.memory_plan import InPlaceWeights, StoredWeights
 from runner.backends.torch.loading.rounding import is_rounded
 from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
+from runner.backends.torch.loading.split_source import SplitSource
 from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.parallel.rank_layout import RankLayout
 from runner.errors import ModelLoadFailed
 
 _FLOAT_TYPES = ("F32", "F16")
@@ -34,16 +36,29 @@ _IN_PLACE_TYPES = ("F32", "F16", "BF16", "Q8_0")  # types of tensors
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """elements: of all weights; stored_bytes: what they take in the file, where quantized tells
-    that they are packed; in_place: those that may stay as they are there. header: of a GGUF."""
+    """header: of a GGUF."""
 
     config: ModelConfig
     tensors: WeightSource
-    elements: int
-    stored_bytes: int
-    quantized: bool
-    in_place: InPlaceWeights
+    weights: StoredWeights
     header: GgufHeader | None = None
+
+    def part(self, layout: RankLayout) -> ModelSource:
+        """What one rank of a layout has of it. Raises ModelLoadFailed for a model that cannot be
+        split so."""
+        if layout.ranks == 1:
+            return self
+        layout.check(self.config)
+        tensors = SplitSource(self.tensors, self.config, layout)
+        share = _count(tensors) / max(1, _count(self.tensors))
+        weights, placed = self.weights, self.weights.in_place
+        own = StoredWeights(
+            round(weights.elements * share),
+            round(weights.size_bytes * share),
+            weights.quantized,
+            InPlaceWeights(round(placed.elements * share), round(placed.size_bytes * share)),
+        )
+        return dataclasses.replace(self, tensors=tensors, weights=own)
 
 
 def open_source(path: Path) -> ModelSource:
@@ -60,12 +75,18 @@ def _checkpoint(folder: Path) -> ModelSource:
     tensors = SafetensorsCheckpoint(
         folder, text_part if config.model_type == "gemma3_text" else None
     )
-    elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
+    elements = _count(tensors)
     quantized = config.quantization is not None
     in_place = InPlaceWeights()
     if not quantized:
         in_place = InPlaceWeights(elements, tensors.size_bytes, _maps(tensors))
-    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, in_place)
+    weights = StoredWeights(elements, tensors.size_bytes, quantized, in_place)
+    return ModelSource(config, tensors, weights)
+
+
+def _count(tensors: WeightSource) -> int:
+    """The weights of all tensors."""
+    return sum(_weights(name, tensors.shape(name)) for name in tensors.names)
 
 
 def _maps(tensors: WeightSource) -> int:
@@ -87,10 +108,8 @@ def _weights(name: str, shape: tuple[int, ...]) -> int:
 
 def _kept(header: GgufHeader) -> ModelSource:
     config, tensors = create_model_config(embedded_config(header)), EmbeddedCheckpoint(header)
-    elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
-    return ModelSource(
-        config, tensors, elements, header.tensors_size_bytes, True, InPlaceWeights(), header
-    )
+    weights = StoredWeights(_count(tensors), header.tensors_size_bytes, quantized=True)
+    return ModelSource(config, tensors, weights, header)
 
 
 def _gguf(path: Path) -> ModelSource:
@@ -111,6 +130,5 @@ def _gguf(path: Path) -> ModelSource:
         sum(one.size_bytes for one in plain),
         _maps(tensors),
     )
-    return ModelSource(
-        config, tensors, header.parameter_count, size_bytes, quantized, in_place, header
-    )
+    weights = StoredWeights(header.parameter_count, size_bytes, quantized, in_place)
+    return ModelSource(config, tensors, weights, header)

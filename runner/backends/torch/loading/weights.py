@@ -45,6 +45,7 @@ from runner.backends.torch.loading import quantization as quantizations
 from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.rounding import is_rounded, round_map
 from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
 from runner.errors import ModelLoadFailed
 
 Tensor = Any
@@ -69,6 +70,7 @@ class WeightPlacement:
     for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
     all else is in dtype. native: by hearth's own kernels, where they were compiled; mapped: which
     use the file's own pages. quantize: what the maps of layers become, which are floats.
+    ranks: this process's place among those that have the model.
     """
 
     dtype: Any
@@ -79,6 +81,7 @@ class WeightPlacement:
     native: bool = True
     mapped: bool = True
     quantize: str | None = None
+    ranks: Ranks = NO_RANKS
 
     @property
     def weights_dtype(self) -> Any:
@@ -202,21 +205,24 @@ class WeightLoader:
         rounded = None if scale is None else float(torch.tensor(scale, dtype=weight.dtype))
         return TokenEmbedding(weight, rounded)
 
-    def head(self, embedding: TokenEmbedding, name: str, hidden: int, *, tied: bool) -> Linear:
-        """The map to logits: the embedding's own rows where they are tied. Never in a narrower
-        type than the computation's, in which close logits could become the same."""
-        vocabulary = len(embedding.weight)
-        if tied and self.has(f"{name}.weight"):
+    def head(self, name: str, hidden: int, vocabulary: int, tied: TokenEmbedding | None) -> Linear:
+        """The map to logits: the rows of the embedding that it is tied to, if it is. Never in a
+        narrower type than the computation's, in which close logits could become the same."""
+        if tied is not None and self.has(f"{name}.weight"):
             self._mark_used(f"{name}.weight")
         if self._kernels is not None:
-            rows = WeightRows(embedding.weight, embedding.kind)
-            rows = rows if tied else self._rows(name, hidden, vocabulary, self.placement.dtype)
+            if tied is None:
+                rows = self._rows(name, hidden, vocabulary, self.placement.dtype)
+            else:
+                rows = WeightRows(tied.weight, tied.kind)
             narrow = self.placement.dtype == torch.bfloat16
             matrices = create_matrices(self._kernels, [rows])
             plain = NativeLinear(matrices, narrow=narrow, dtype=torch.float32)
-            return plain if tied else self._adapted(plain, [(name, vocabulary)], hidden)
-        if tied:
-            return self._head(embedding.weight)
+            if tied is not None:
+                return plain
+            return self._adapted(plain, [(name, vocabulary)], hidden)
+        if tied is not None:
+            return self._head(tied.weight)
         if self.placement.narrow:
             wide = self._head(self.tensor(f"{name}.weight", vocabulary, hidden))
             return self._adapted(wide, [(name, vocabulary)], hidden)

@@ -16,7 +16,7 @@ from runner.backends.torch.config import (
     read_softcap,
     read_window,
 )
-from runner.backends.torch.layers.decoder import Decoder, SandwichLayer, TransformerLayer
+from runner.backends.torch.layers.decoder import LanguageModel, SandwichLayer, TransformerLayer
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
@@ -24,7 +24,7 @@ _WINDOW, _QUERY_SCALE = 4096, 256.0
 _SCORES_CAP, _LOGITS_CAP = 50.0, 30.0
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
@@ -57,7 +57,7 @@ def gemma(
     softcap: float | None,
     *,
     head_norms: bool = False,
-) -> Decoder:
+) -> LanguageModel:
     """The decoder whose layers attend as attention_configs say; softcap: of the logits. Raises
     ConvertError, ModelLoadFailed."""
     shape = builder.config.shape
@@ -75,5 +75,5 @@ def gemma(
             builder.norm(f"{prefix}post_feedforward_layernorm"),
         )
 
-    layers = [layer(number) for number in range(shape.layers)]
+    layers = [layer(number) for number in builder.layers]
     return builder.decoder(layers, scale=shape.hidden**0.5, softcap=softcap)

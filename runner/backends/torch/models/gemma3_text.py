@@ -18,7 +18,7 @@ from runner.backends.torch.config import (
     read_window,
     rope_parameters,
 )
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.layers.rope import rope_tables
 from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
@@ -28,7 +28,7 @@ _WINDOW, _EVERY, _LOCAL_BASE = 4096, 6, 10000.0
 _LOCAL = "sliding_attention"
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)

@@ -12,7 +12,7 @@ import torch
 from kernels.quant.mxfp4 import Mxfp4Weight
 from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig, read_sliding_layers, read_window
-from runner.backends.torch.layers.decoder import Activation, Decoder, FeedForward
+from runner.backends.torch.layers.decoder import Activation, FeedForward, LanguageModel
 from runner.backends.torch.layers.experts import ExpertNames, Routing, StackedExperts, read_experts
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
@@ -23,10 +23,11 @@ _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj", "router", bias=True)
 _BLOCK = 32  # weights of one scale in MXFP4
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values, shape = config.values, config.shape
     builder = DecoderBuilder(config, weights)
+    heads = builder.local.heads
     full, window = builder.attention_config(), read_window(values, _WINDOW)
     kinds = read_sliding_layers(values, shape.layers, lambda layer: layer % 2 == 0)
     biased = values.flag("attention_bias", default=True)
@@ -39,13 +40,15 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     )
 
     def layer_attention(layer: int) -> AttentionConfig:
-        sinks = weights.tensor(f"model.layers.{layer}.self_attn.sinks", shape.heads)
+        sinks = weights.tensor(f"model.layers.{layer}.self_attn.sinks", heads)
         return replace(full, window=window if kinds[layer] else None, sinks=sinks)
 
     return builder.decoder(
         builder.pre_norm_layers(
             lambda layer: builder.attention(layer, layer_attention(layer), biases),
-            lambda layer: _experts(builder, f"model.layers.{layer}.mlp.", routing, activation),
+            lambda layer: builder.split_experts(
+                _experts(builder, f"model.layers.{layer}.mlp.", routing, activation)
+            ),
         )
     )
 
@@ -67,8 +70,10 @@ def _experts(
         width = builder.config.shape.feed_forward
         return read_experts(builder, prefix, _NAMES, routing, width, activation)
     weights, shape = builder.weights, builder.config.shape
-    hidden, width, count = shape.hidden, shape.feed_forward, routing.experts
-    router = weights.linear(f"{prefix}router", hidden, count, bias=True)
+    hidden, width = shape.hidden, shape.feed_forward
+    router = weights.linear(f"{prefix}router", hidden, routing.experts, bias=True)
+    own = builder.experts(routing.experts)
+    routing, count = routing.of(own), len(own)
     stem = f"{prefix}experts."
     biases = (
         _halves(weights.tensor(f"{stem}gate_up_proj_bias", count, 2 * width)),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from kernels import ops
 from runner.backends.torch.config import ModelConfig, check_activation
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     return llama(config, weights, window=None)
 
 
-def llama(config: ModelConfig, weights: WeightLoader, window: int | None) -> Decoder:
+def llama(config: ModelConfig, weights: WeightLoader, window: int | None) -> LanguageModel:
     """A Llama whose tokens see the last window tokens. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
     builder = DecoderBuilder(config, weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.backends.torch.config import ModelConfig, check_activation, read_window
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
 from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
@@ -11,7 +11,7 @@ from runner.backends.torch.loading.weights import WeightLoader
 _NAMES = ExpertNames("w1", "w3", "w2")
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
@@ -22,8 +22,10 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     return builder.decoder(
         builder.pre_norm_layers(
             lambda layer: builder.attention(layer, attention_config),
-            lambda layer: read_experts(
-                builder, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
+            lambda layer: builder.split_experts(
+                read_experts(
+                    builder, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
+                )
             ),
         )
     )

@@ -5,25 +5,28 @@ from __future__ import annotations
 
 from kernels import ops
 from runner.backends.torch.config import ModelConfig, check_activation, read_window
-from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, SelfAttention
+from runner.backends.torch.layers.decoder import GatedFeedForward, LanguageModel, SelfAttention
 from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    builder, shape = DecoderBuilder(config, weights), config.shape
+    builder = DecoderBuilder(config, weights)
+    shape = builder.local
     attention_config = builder.attention_config(read_window(config.values))
 
     def attention(layer: int) -> SelfAttention:
         prefix = f"model.layers.{layer}.self_attn."
         fused = shape.queries + 2 * shape.keys
         return SelfAttention(
-            layer=layer,
+            layer=builder.place(layer),
             shape=shape,
             projections=weights.linear(f"{prefix}qkv_proj", shape.hidden, fused),
-            output=weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden),
+            output=builder.row_parallel(
+                weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden)
+            ),
             config=attention_config,
         )
 
@@ -31,7 +34,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
         prefix, width = f"model.layers.{layer}.mlp.", shape.feed_forward
         return GatedFeedForward(
             weights.linear(f"{prefix}gate_up_proj", shape.hidden, 2 * width),
-            weights.linear(f"{prefix}down_proj", width, shape.hidden),
+            builder.row_parallel(weights.linear(f"{prefix}down_proj", width, shape.hidden)),
             ops.silu_mul,
         )
 

@@ -15,14 +15,14 @@ from runner.backends.torch.config import (
     read_sliding_layers,
     read_window,
 )
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 _WINDOW, _FIRST = 4096, 28
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
     builder = DecoderBuilder(config, weights)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kernels import ops
 from runner.backends.torch.config import ModelConfig, check_activation
-from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.decoder import LanguageModel
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.qwen2 import attention_config_by_layer
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
     builder = DecoderBuilder(config, weights)

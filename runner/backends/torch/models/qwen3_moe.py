@@ -10,7 +10,7 @@ from runner.backends.torch.config import (
     check_activation,
     read_window,
 )
-from runner.backends.torch.layers.decoder import Decoder, FeedForward
+from runner.backends.torch.layers.decoder import FeedForward, LanguageModel
 from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
@@ -19,7 +19,7 @@ _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj")
 _WINDOW, _WIDTH = 4096, 768
 
 
-def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
@@ -35,7 +35,8 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     def feed_forward(layer: int) -> FeedForward:
         if layer in plain or (layer + 1) % every:
             return builder.gated_feed_forward(layer, ops.silu_mul)
-        return read_experts(builder, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
+        experts = read_experts(builder, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
+        return builder.split_experts(experts)
 
     return builder.decoder(
         builder.pre_norm_layers(

@@ -286,7 +286,7 @@ def test_unusable_logits_are_a_fault_of_their_row_only(
     loaded: LoadedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
-    model = backend._model  # type: ignore[attr-defined]
+    model = backend._executor._model  # type: ignore[attr-defined]
     compute = type(model).logits
 
     def spoiled(self: object, hidden: object) -> object:
@@ -311,7 +311,7 @@ def test_no_memory_for_a_step_leaves_the_cache_as_it_was(
         raise MemoryError("12 GiB")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(backend), "_forward", fail)
+        patched.setattr(backend._executor, "_forward", fail)  # type: ignore[attr-defined]
         with pytest.raises(BackendError, match="not enough memory for a step"):
             backend.step([Row(0, tokens, 0)])
     assert first(backend, tokens).token == continued(loaded_again(loaded), tokens, 1)[0]

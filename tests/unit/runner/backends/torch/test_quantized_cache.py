@@ -104,9 +104,7 @@ def test_the_memory_plan_counts_values_of_a_byte_and_their_scales(kind: str) -> 
         plan_memory(
             source.config,
             ember_plan("torch", kv_cache_type=name),
-            source.elements,
-            source.stored_bytes,
-            quantized=source.quantized,
+            source.weights,
         )
         for name in ("f32", kind)
     ]

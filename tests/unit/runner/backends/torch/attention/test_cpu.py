@@ -20,7 +20,7 @@ from runner.backends.torch.attention.paged import (
     RopeTables,
     create_caches,
 )
-from runner.backends.torch.batch import StepBatch, create_layout
+from runner.backends.torch.batch import StepBatch, create_inputs, create_layout
 
 Tensor = Any
 BLOCK, HEADS, KEY_HEADS, WIDTH, BLOCKS, LONGEST = 4, 4, 2, 8, 64, 48
@@ -105,9 +105,10 @@ def test_it_is_what_the_operations_give(
     for cache, copy in zip(caches, copies, strict=True):
         copy.keys.copy_(cache.keys)
         copy.values.copy_(cache.values)
+    inputs = create_inputs(rows, layout, pool, ())
     found = []
     for given_caches, tables in ((caches, False), (copies, True)):
-        _, _, step = StepBatch(given_caches, pool, "cpu", tables=tables).fill(layout)
+        _, _, step = StepBatch(given_caches, BLOCK, "cpu", tables=tables).fill(inputs)
         assert isinstance(step, PagedAttentionStep if tables else CpuAttentionStep)
         found.append(step.attend(0, query, key, value, how))
     assert found[0].shape == (total, HEADS, WIDTH)

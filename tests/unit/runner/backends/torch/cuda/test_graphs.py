@@ -15,8 +15,9 @@ import torch
 from runner.backends.backend import LoadedBackend, Row
 from runner.backends.torch.attention.paged import PagedAttentionStep
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.batch import StepBatch, create_layout
+from runner.backends.torch.batch import StepBatch, create_inputs, create_layout
 from runner.backends.torch.cuda.graphs import DecodeGraphs, sizes_up_to
+from runner.backends.torch.executor import LocalExecutor
 
 Tensor = Any
 
@@ -56,15 +57,17 @@ def test_the_sizes_reach_the_most_sequences_and_no_further(
 def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedBackend) -> None:
     backend = loaded.backend
     assert isinstance(backend, TorchBackend)
-    model, pool = backend._model, backend._pool
+    executor, pool = backend._executor, backend._pool
+    assert isinstance(executor, LocalExecutor)
+    model, caches = executor._model, executor.caches
     assert model is not None
 
     def forward(tokens: Tensor, positions: Tensor, step: Any) -> Tensor:
         return model.logits(model.forward(tokens, positions, step))
 
     recorder = Repeating()
-    graphs = DecodeGraphs(forward, backend._caches, 8, pool.tables.shape[1], recorder, "cpu")
-    batch = StepBatch(backend._caches, pool, "cpu", tables=True)
+    graphs = DecodeGraphs(forward, caches, 8, pool.tables.shape[1], recorder, "cpu")
+    batch = StepBatch(caches, pool.block_size, "cpu", tables=True)
     prompts = ([5, 9, 2], [7] * 20, [3], [11, 12], [40] * 17)
     for sequence, prompt in enumerate(prompts):
         backend.step([Row(sequence, prompt, 0)])
@@ -73,7 +76,7 @@ def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedBacken
         layout = create_layout(rows, backend.capacity, pool.lengths)
         with torch.inference_mode():
             pool.extend(layout.sequences, layout.counts)
-            tokens, positions, step = batch.fill(layout)
+            tokens, positions, step = batch.fill(create_inputs(rows, layout, pool, ()))
             assert isinstance(step, PagedAttentionStep)
             recorded = graphs.run(tokens, positions, step).clone()
             expected = forward(tokens, positions, step)

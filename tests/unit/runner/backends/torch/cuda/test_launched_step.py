@@ -152,7 +152,7 @@ def test_unusable_logits_are_a_fault_of_their_row_when_it_is_read(
     samplers = [backend.create_sampler(GREEDY) for _ in range(2)]
     rows = [Row(at, tokens, 0, samplers[at]) for at in range(2)]
     firsts = [one.token for one in backend.step(rows)]
-    compute = type(backend._model).logits  # type: ignore[union-attr]
+    compute = type(backend._executor._model).logits  # type: ignore[union-attr]
 
     def spoiled(self: object, hidden: object) -> object:
         logits = compute(self, hidden)  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_unusable_logits_are_a_fault_of_their_row_when_it_is_read(
         return logits
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(backend._model), "logits", spoiled)
+        patched.setattr(type(backend._executor._model), "logits", spoiled)
         pending = backend.launch(
             [Row(at, [firsts[at]], len(tokens), samplers[at]) for at in range(2)], None
         )

@@ -13,6 +13,7 @@ from runner.backends.torch.loading import memory_plan as planning
 from runner.backends.torch.loading.memory_plan import (
     SPARE_BLOCKS_PER_SEQUENCE,
     InPlaceWeights,
+    StoredWeights,
     TorchMemoryPlan,
     dtype_for,
     plan_memory,
@@ -25,7 +26,7 @@ CONFIG = create_model_config(Config(LLAMA))
 
 
 def plan(quantized: bool = False, **changes: Any) -> TorchMemoryPlan:
-    return plan_memory(CONFIG, ember_plan("torch", **changes), 1000, 600, quantized=quantized)
+    return plan_memory(CONFIG, ember_plan("torch", **changes), StoredWeights(1000, 600, quantized))
 
 
 def test_the_pool_holds_what_was_promised_and_the_waste_of_each_sequence() -> None:
@@ -56,7 +57,7 @@ def test_weights_that_lie_in_the_file_are_priced_as_they_are_there(
     def weights_bytes(**changes: Any) -> int:
         plan, in_place = ember_plan("torch", **changes), InPlaceWeights(900, 1000)
         return plan_memory(
-            CONFIG, plan, 1000, 1400, quantized=True, in_place=in_place
+            CONFIG, plan, StoredWeights(1000, 1400, quantized=True, in_place=in_place)
         ).weights_bytes
 
     monkeypatch.setattr(planning, "torch_kernels", lambda: object())
@@ -87,8 +88,8 @@ def test_a_gpu_computes_in_the_checkpoint_s_type_else_in_bfloat16() -> None:
 def test_a_gpu_that_is_too_small_is_told_before_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "device_for", lambda _plan: "cuda")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 << 20, 100 << 20))
+    monkeypatch.setattr(planning, "device_for", lambda *_: "cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (100 << 20, 100 << 20))
     with pytest.raises(ModelLoadFailed, match="100 MiB are free; try a smaller num_ctx"):
         plan()
 

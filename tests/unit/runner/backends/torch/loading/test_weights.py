@@ -13,7 +13,7 @@ import torch
 from kernels.native.linear import torch_kernels
 from runner.backends.torch.attention.block_pool import BlockPool
 from runner.backends.torch.attention.paged import PagedAttentionStep, create_caches
-from runner.backends.torch.batch import StepBatch, create_layout
+from runner.backends.torch.batch import StepBatch, create_inputs, create_layout
 from runner.backends.torch.loading.loader import build_model
 from runner.backends.torch.loading.source import open_source
 from runner.backends.torch.loading.weights import WeightPlacement
@@ -206,7 +206,9 @@ def test_a_step_is_laid_out_with_single_tokens_first() -> None:
     rows = [Row(0, [1, 2, 3], 0), Row(2, [4], 0)]
     layout = create_layout(rows, capacity, pool.lengths)
     pool.extend(layout.sequences, layout.counts)
-    tokens, positions, step = StepBatch([], pool, "cpu", tables=True).fill(layout)
+    tokens, positions, step = StepBatch([], 16, "cpu", tables=True).fill(
+        create_inputs(rows, layout, pool, ())
+    )
     assert tokens.tolist() == [4, 1, 2, 3]
     assert positions.tolist() == [0, 0, 1, 2]
     assert (step.decodes, step.context_lengths.tolist()) == (1, [1, 3])

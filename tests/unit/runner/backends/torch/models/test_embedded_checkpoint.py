@@ -75,7 +75,7 @@ def test_its_header_names_the_quantization_and_counts_the_weights(
     weights = GOLDEN[QUANTIZED[kind]]["tensors"].values()
     assert header.parameter_count == sum(torch.Size(shape).numel() for shape in weights)
     assert header.block_count == CASES[QUANTIZED[kind]]["num_hidden_layers"]
-    assert header.tensors_size_bytes == open_source(tmp_path).stored_bytes
+    assert header.tensors_size_bytes == open_source(tmp_path).weights.size_bytes
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""The ways into this backend for a process that is one of several with one model."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from runner import __version__
+from runner.backends.torch.loading.loader import create_executor, load_model
+from runner.backends.torch.loading.memory_plan import device_for
+from runner.backends.torch.loading.source import open_source
+from runner.backends.torch.parallel.communication import Ranks
+from runner.backends.torch.parallel.communication import join as join_ranks
+from runner.backends.torch.parallel.rank_executor import follow as follow_steps
+from runner.backends.torch.parallel.rank_layout import RankLayout
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+_LOOPBACK = ("lo", "lo0")
+
+
+def version() -> str:
+    """What all processes of a model must have the same of."""
+    return f"hearth {__version__} with PyTorch {torch.__version__}"
+
+
+def join(plan: LoadPlan, rank: int, store_path: str) -> Ranks:
+    """Meet the other processes of plan by a file that all can write. Opens sockets and starts
+    threads. Raises ModelLoadFailed."""
+    layout = RankLayout(plan.tensor_parallel, plan.pipeline_parallel, rank)
+    device = torch.device(device_for(plan, rank))
+    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+        raise ModelLoadFailed(
+            f"process {rank} of the model wants GPU {device.index}, but there are"
+            f" {torch.cuda.device_count()}, numbered from 0"
+        )
+    names = [name for _, name in socket.if_nameindex() if name in _LOOPBACK]
+    if names:  # what gloo listens on; by itself it chooses the address of the machine's name
+        os.environ["GLOO_SOCKET_IFNAME"] = names[0]
+    try:
+        return join_ranks(layout, store_path, device)
+    except RuntimeError as error:
+        raise ModelLoadFailed(
+            f"process {rank} of {layout.ranks} could not join the others: {error}"
+        ) from error
+
+
+def follow(
+    plan: LoadPlan, ranks: Ranks, receive: Callable[[], bytes], loaded: Callable[[], None]
+) -> None:
+    """Load this process's part, call loaded, and compute what the first process says until receive
+    raises. Raises ModelLoadFailed, what receive raises and what computing raises."""
+    source = open_source(Path(plan.path))
+    part = load_model(plan, source, lambda _share: None, ranks)
+    with torch.inference_mode():
+        executor = create_executor(plan, part)
+    loaded()
+    follow_steps(executor, receive)

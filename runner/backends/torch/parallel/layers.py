@@ -1,0 +1,119 @@
+"""The layers whose ranks exchange something, around those that each has of its own. Names of the
+splits: Megatron-LM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from runner.backends.torch.attention.paged import AttentionStep
+from runner.backends.torch.layers.decoder import (
+    Embedding,
+    FeedForward,
+    LanguageModel,
+    PlacedVectors,
+    TransformerLayer,
+    run_layers,
+)
+from runner.backends.torch.layers.linear import Linear, TokenEmbedding
+from runner.backends.torch.parallel.communication import Communicator
+
+Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class RowParallelLinear(Linear):
+    """A map of which each rank has some of the inputs; the first one has the bias."""
+
+    part: Linear
+    communicator: Communicator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.communicator.sum(self.part(x))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitExperts:
+    """A mixture of which each rank has some of the experts."""
+
+    part: FeedForward
+    communicator: Communicator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[T, C] of x [T, C]."""
+        return self.communicator.sum(self.part(x))
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyParallelEmbedding:
+    """An embedding of which each rank has the rows of some tokens, from first on."""
+
+    part: TokenEmbedding
+    first: int
+    communicator: Communicator
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """The rows [T, hidden] of tokens [T] int64."""
+        places = tokens - self.first
+        absent = (places < 0) | (places >= len(self.part.weight))
+        rows = self.part(places.masked_fill(absent, 0))
+        return self.communicator.sum(rows.masked_fill(absent[:, None], 0))
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyParallelHead(Linear):
+    """A map to logits of which each rank has some outputs, as many as sizes say. The first rank of
+    the stage has all of them, the others their own."""
+
+    part: Linear
+    sizes: Sequence[int]
+    communicator: Communicator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.communicator.gather(self.part(x), self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedStates:
+    """What stands for the embedding in every stage but the first."""
+
+    width: int
+    dtype: Any
+    device: Any
+    communicator: Communicator
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """The states [T, width] of the tokens [T] that the stage before has computed."""
+        shape = (len(tokens), self.width)
+        return self.communicator.receive(torch.empty(shape, dtype=self.dtype, device=self.device))
+
+
+@dataclass(frozen=True, slots=True)
+class SendingStage(LanguageModel):
+    """The embedding, or what stands for it, and layers, in every stage but the last. It has no
+    logits."""
+
+    embedding: Embedding
+    layers: Sequence[TransformerLayer]
+    communicator: Communicator
+
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        step: AttentionStep,
+        vectors: Sequence[PlacedVectors] = (),
+    ) -> Tensor:
+        """The states [T, hidden] that the next stage gets."""
+        x, residual = run_layers(self.embedding, self.layers, tokens, step, vectors)
+        total = x if residual is None else x + residual
+        self.communicator.send(total)
+        return total
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The hidden states: logits are the last stage's."""
+        return hidden
