@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from modelfile.templates.dialect import JINJA
-from runner.backends.backend import LoadedBackend, LoadProgress
+from runner.backends.backend import Followers, LoadedBackend, LoadProgress
 from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
 from runner.engine.speculation import MAX_TOKENS, Speculation
@@ -50,9 +50,12 @@ class ModelRuntime:
         return WorkerInfo(vocabulary=self.engine.capacity.vocabulary, bos=bos, eos=eos)
 
 
-def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
-    """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
-    model = _load_model(plan, progress)
+def load(
+    plan: LoadPlan, progress: LoadProgress, followers: Followers | None = None
+) -> ModelRuntime:
+    """Load the model. followers: the other processes that compute it. Raises HearthError: what the
+    backend says, or ModelLoadFailed."""
+    model = _load_model(plan, progress, followers)
     images = None
     if model.vision is not None:
         limit_s = min(LIMIT_S, DECODE_SHARE * (plan.step_limit_s or LIMIT_S / DECODE_SHARE))
@@ -85,10 +88,13 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     return ModelRuntime(engine, prompts, model, grammars, sampling, embedded, images)
 
 
-def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
+def _load_model(
+    plan: LoadPlan, progress: LoadProgress, followers: Followers | None = None
+) -> LoadedBackend:
     try:
         backend = importlib.import_module(f"runner.backends.{plan.backend}")
-        model: LoadedBackend = backend.load(plan, progress)
+        others = () if followers is None else (followers,)
+        model: LoadedBackend = backend.load(plan, progress, *others)
     except HearthError:
         raise
     except Exception as error:
@@ -115,6 +121,8 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             draft_tokens=0,
             draft_path=None,
             projector=None,
+            tensor_parallel=1,
+            pipeline_parallel=1,
         )
         draft_model = DraftModel(_load_model(own, lambda _share: None).backend)
     return Speculation(max_tokens, draft_model, model.tokenizer.is_end)

@@ -12,14 +12,13 @@ import logging
 import os
 import socket
 import sys
-import tempfile
 import time
 from array import array
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from runner.backends.backend import Followers
 from runner.engine.engine import Engine
 from runner.engine.pool_growth import PoolGrowth
 from runner.errors import HearthError, InternalError, InvalidRequest
@@ -31,9 +30,11 @@ from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import FrameWriter
 from runner.worker.json_codec import from_json, to_json
 from runner.worker.loader import ModelRuntime, load
+from runner.worker.plan_files import caches_of, files_of
 from runner.worker.prefix_client import Owner
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
+from runner.worker.ranks import RankProcesses
 from runner.worker.sandbox import enter_sandbox
 from runner.worker.saved_prefixes import MIN_TOKENS, SavedPrefixes, open_prefixes
 from runner.worker.slot_transfer import SlotTransfer
@@ -61,12 +62,22 @@ async def serve(connection: socket.socket, channels: Sequence[socket.socket] = (
         if first["op"] != "load":
             raise ProtocolError(f"the first frame is {first['op']!r}, not load")
         plan = _plan(first)
-        unconfined = enter_sandbox(_files(plan), _caches(plan))
+        try:
+            processes = RankProcesses(plan, _ending_with(frames)) if plan.ranks > 1 else None
+            unconfined = enter_sandbox(
+                files_of(plan),
+                caches_of(plan),
+                connect=None if processes is None else processes.join,
+                keep_network=processes is not None and plan.gpu_layers > 0,
+            )
+        except HearthError as error:
+            frames.send({"op": "failed", "error": error.to_wire()})
+            return ExitCode.LOAD_FAILED
         worker: Worker | SpeechWorker
         if plan.backend in SPEECH_BACKENDS:
             worker = SpeechWorker(plan, frames, unconfined)
         else:
-            worker = Worker(plan, frames, unconfined, channels)
+            worker = Worker(plan, frames, unconfined, channels, processes)
         reading = asyncio.ensure_future(_read(reader, worker))
         await asyncio.wait({worker.failed, reading}, return_when=asyncio.FIRST_COMPLETED)
         if worker.failed.done():
@@ -96,19 +107,16 @@ def _plan(frame: Frame) -> LoadPlan:
         raise ProtocolError(f"the load frame has no usable plan: {error}") from None
 
 
-def _files(plan: LoadPlan) -> list[str]:
-    paths = (plan.path, plan.draft_path, plan.projector, *(path for path, _ in plan.adapters))
-    return [path for path in paths if path is not None]
+def _ending_with(frames: FrameWriter) -> Callable[[HearthError], NoReturn]:
+    """What tells the daemon why the model's processes end, and ends this one, with which the others
+    do. From any thread."""
 
+    def end(error: HearthError) -> NoReturn:
+        log.critical("%s", error.message)
+        frames.send({"op": "failed", "error": error.to_wire()})
+        os._exit(ExitCode.RANK_LOST)
 
-def _caches(plan: LoadPlan) -> list[Path]:
-    """Where Triton puts the kernels that it compiles, and the compiler its files."""
-    if plan.backend != "torch" or not plan.gpu_layers:
-        return []
-    kernels, scratch = Path.home() / ".triton", Path(tempfile.mkdtemp(prefix="hearth-"))
-    kernels.mkdir(exist_ok=True)
-    tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
-    return [kernels, scratch]
+    return end
 
 
 def _shares(id: str, frame: Frame) -> GenerateRequest:
@@ -126,8 +134,10 @@ class Worker:
         frames: FrameWriter,
         unconfined: Sequence[str] = (),
         channels: Sequence[socket.socket] = (),
+        followers: Followers | None = None,
     ) -> None:
-        """unconfined: what of the sandbox is missing. channels: to the daemon's saved prefixes."""
+        """unconfined: what of the sandbox is missing. channels: to the daemon's saved prefixes.
+        followers: the model's other processes."""
         self.failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.preparation: Preparation | None = None  # None until the model is loaded
         self._channels = channels
@@ -136,6 +146,7 @@ class Worker:
         self._plan = plan
         self._frames = frames
         self._unconfined = tuple(unconfined)
+        self._followers = followers
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._slot = SlotTransfer()
         self._adapter = AdapterTransfer()
@@ -181,7 +192,7 @@ class Worker:
     def _load(self) -> tuple[Engine, WorkerInfo]:
         """On the engine's thread."""
         try:
-            runtime: ModelRuntime = load(self._plan, self._report_progress)
+            runtime: ModelRuntime = load(self._plan, self._report_progress, self._followers)
         except HearthError as error:
             self._frames.send({"op": "failed", "error": error.to_wire()})
             self._loop.call_soon_threadsafe(self.failed.set_result, ExitCode.LOAD_FAILED)

@@ -66,6 +66,7 @@ class ExitCode(IntEnum):
 
     LOAD_FAILED = 1
     ENGINE_FAILED = 70  # EX_SOFTWARE
+    RANK_LOST = 71  # one of the processes that compute the model together
     PROTOCOL_ERROR = 76  # EX_PROTOCOL
 
 

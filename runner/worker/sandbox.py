@@ -17,7 +17,7 @@ import platform
 import struct
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 _IS_LINUX = sys.platform == "linux"
@@ -72,39 +72,66 @@ _REFUSED: dict[str, tuple[int, tuple[int, ...]]] = {
         ),
     ),
 }
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _CLONE = {"x86_64": (56, 435, 302), "aarch64": (220, 435, 261)}  # clone, clone3, prlimit64
 
 
-def enter_sandbox(readable: Iterable[str | Path], writable: Iterable[str | Path] = ()) -> list[str]:
+def enter_sandbox(
+    readable: Iterable[str | Path],
+    writable: Iterable[str | Path] = (),
+    *,
+    connect: Callable[[], None] | None = None,
+    keep_network: bool = False,
+) -> list[str]:
     """From now on this process reads only Python's and the system's libraries and readable, writes
     only in the folders writable, and reaches no network and no other process. Returns what could
     not be had, in words; empty: all of it holds. Call it before there are other threads.
 
+    connect: called when files are out of reach and sockets are not yet; the threads that it starts
+    are confined too, and the sockets that it opens stay. keep_network: they do not suffice.
+
     HEARTH_SANDBOX=0 in the environment leaves it out. isolation.isolate comes before: the kernel
     confines only who can gain no privileges."""
+    left_out = ""
     if os.environ.get("HEARTH_SANDBOX", "1") == "0":
-        return ["HEARTH_SANDBOX=0"]
-    if not _IS_LINUX:
-        return [f"no sandbox on {sys.platform}"]
+        left_out = "HEARTH_SANDBOX=0"
+    elif not _IS_LINUX:
+        left_out = f"no sandbox on {sys.platform}"
+    if left_out:
+        if connect is not None:
+            connect()
+        return [left_out]
     if threading.active_count() > 1:
         raise RuntimeError("other threads would stay outside of the sandbox")
     libc = ctypes.CDLL(None, use_errno=True)
-    missing = [_restrict_files(libc, readable, writable), _filter_calls(libc)]
+    missing = [_restrict_files(libc, readable, writable, tcp=connect is not None)]
+    if connect is not None:
+        connect()
+    if keep_network:
+        missing.append("the network stays open for the GPUs of one model")
+    else:
+        missing.append(_filter_calls(libc, threads=connect is not None))
     return [text for text in missing if text]
 
 
 def _restrict_files(
-    libc: ctypes.CDLL, readable: Iterable[str | Path], writable: Iterable[str | Path]
+    libc: ctypes.CDLL,
+    readable: Iterable[str | Path],
+    writable: Iterable[str | Path],
+    *,
+    tcp: bool,
 ) -> str:
+    """tcp: it stays; the filter of calls comes later and takes it."""
     version = libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
     if version < 1:
         return "the kernel has no Landlock: files of this user stay readable"
     bits = max(count for since, count in _RIGHTS_BY_VERSION.items() if since <= version)
     known = (1 << bits) - 1
-    tcp = _TCP if version >= _TCP_VERSION else 0
+    refused = _TCP if version >= _TCP_VERSION and not tcp else 0
     scopes = _SCOPES if version >= _SCOPES_VERSION else 0
-    attributes = struct.pack("=QQQ", known, tcp, scopes)
-    size = 24 if scopes else 16 if tcp else 8
+    attributes = struct.pack("=QQQ", known, refused, scopes)
+    size = 24 if scopes else 16 if refused else 8
     ruleset = libc.syscall(_CREATE_RULESET, attributes, size, 0)
     if ruleset < 0:
         return f"Landlock refused its rules: {os.strerror(ctypes.get_errno())}"
@@ -144,14 +171,19 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str | Path, rights: int) -> No
         os.close(opened)
 
 
-def _filter_calls(libc: ctypes.CDLL) -> str:
+def _filter_calls(libc: ctypes.CDLL, *, threads: bool) -> str:
+    """threads: there are others than this one, which it shall hold for too."""
     machine = platform.machine()
     if machine not in _REFUSED:
         return f"no seccomp filter for {machine}: the network stays open"
     program = b"".join(_program(machine))
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_, 0, 0) < 0:
+    if threads:
+        failed = libc.syscall(_SECCOMP[machine], _SET_MODE_FILTER, _ALL_THREADS, filter_) != 0
+    else:
+        failed = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_, 0, 0) < 0
+    if failed:
         return f"seccomp refused its filter: {os.strerror(ctypes.get_errno())}"
     return ""
 
