@@ -31,6 +31,7 @@ MAX_BAD_WORDS = 1024
 MAX_IDS = 65_536
 MAX_STOP_BYTES = 256
 MAX_GRAMMAR_BYTES = 256 * 1024
+MAX_RANKS = 64  # processes that compute one model
 MAX_BREAKER_BYTES = 40  # as llama.cpp
 _INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _ID = re.compile(r"\d{1,10}", re.ASCII)
@@ -69,6 +70,21 @@ _ROWS: Final = (
     Parameter("num_batch", "int", "maximum number of tokens per step", 512, 1, 65_536, load=True),
     Parameter("num_gpu", "int", "layers on the GPU; -1: as many as fit", -1, -1, 9999, load=True),
     Parameter("main_gpu", "int", "number of the only GPU to use; 0: all", None, 0, 63, load=True),
+    Parameter(
+        "tensor_parallel", "int",
+        "processes, each with its GPU, that share every layer; backend torch",
+        1, 1, MAX_RANKS, load=True,
+    ),
+    Parameter(
+        "pipeline_parallel", "int",
+        "groups of processes that have some of the layers each; backend torch",
+        1, 1, MAX_RANKS, load=True,
+    ),
+    Parameter(
+        "devices", "ids",
+        "numbers of the GPUs to use, one for each process; backend torch; may be repeated",
+        (), maximum=63, max_items=MAX_RANKS, load=True,
+    ),
     Parameter("use_mmap", "bool", "map the model file into memory", None, load=True),
     Parameter("use_mlock", "bool", "keep the model in memory, never swapped", None, load=True),
     Parameter("numa", "bool", "spread the work over the machine's NUMA nodes", None, load=True),
@@ -313,6 +329,8 @@ def expected(row: Parameter) -> str:
         return f"some of {', '.join(SAMPLERS)}"
     if row.kind == "texts":
         return f"at most {row.max_items} strings of 1 to {row.maximum} bytes"
+    if row.name == "devices":
+        return f"at most {row.max_items} numbers from 0 to {row.maximum}"
     if row.kind == "ids":
         return f"at most {row.max_items} token ids"
     if row.kind == "biases":

@@ -63,6 +63,10 @@ _TemperatureOption = Annotated[
     str | None,
     typer.Option(metavar="X", help="Same as -p temperature=X: 0 always takes the likeliest token"),
 ]
+_DevicesOption = Annotated[
+    str | None,
+    typer.Option(metavar="N,N", help="Same as -p devices=N for each: the GPUs of a split model"),
+]
 _RawOption = Annotated[
     bool,
     typer.Option("--raw", help="Give the prompt to the model as it is, without a chat template"),
@@ -111,6 +115,7 @@ def command(
     seed: _SeedOption = None,
     temperature: _TemperatureOption = None,
     quantize: _QuantizeOption = None,
+    devices: _DevicesOption = None,
     format: _FormatOption = None,
     keepalive: _KeepaliveOption = None,
     think: _ThinkOption = None,
@@ -142,6 +147,7 @@ def command(
         raise CliError("--raw gives the model the prompt alone; leave out --system, --mcp", USAGE)
     sugar = (("seed", seed), ("temperature", temperature), ("quantize", quantize))
     named = [f"{name}={value}" for name, value in sugar if value is not None]
+    named += [f"devices={number}" for number in (devices.split(",") if devices else ())]
     session_settings: dict[str, Any] = {
         "system": system,
         "options": parse_assignments([*(parameter or []), *named]),

@@ -37,6 +37,14 @@ class LoadRequest:
     backend: str | None = None
     quantize: str | None = None
     step_limit_s: float | None = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    devices: tuple[int, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """How many processes shall compute the model together."""
+        return self.tensor_parallel * self.pipeline_parallel
 
 
 def load_request(
@@ -70,6 +78,9 @@ def load_request(
         backend=backend,
         quantize=quantize,
         step_limit_s=settings.step_timeout,
+        tensor_parallel=given.get("tensor_parallel") or 1,
+        pipeline_parallel=given.get("pipeline_parallel") or 1,
+        devices=tuple(given.get("devices") or ()),
     )
 
 

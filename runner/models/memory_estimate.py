@@ -40,14 +40,14 @@ class MemoryEstimate:
         weights, cache = gib(self.weights_bytes), gib(self.cache_bytes)
         return f"weights {weights} + cache {cache} + compute {gib(self.compute_bytes)}"
 
-    def with_gpu_layers(self, gpu_layers: int, layers: int) -> MemoryEstimate:
+    def with_gpu_layers(self, gpu_layers: int, layers: int, ranks: int = 1) -> MemoryEstimate:
         """The estimate when gpu_layers of a model's layers lie on devices, the output layer
-        counted as one more."""
+        counted as one more. ranks: the processes that compute it."""
         if gpu_layers == 0:
             return self
         share = gpu_layers / (layers + 1)
         gpu_bytes = int((self.weights_bytes + self.cache_bytes) * share)
-        return replace(self, gpu_bytes=gpu_bytes + self.compute_bytes - PROCESS_BYTES)
+        return replace(self, gpu_bytes=gpu_bytes + self.compute_bytes - ranks * PROCESS_BYTES)
 
     def describe(self) -> str:
         """The estimate in one line, for the log."""

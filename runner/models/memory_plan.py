@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from modelfile.cache_types import torch_cache_type
 from runner.errors import InsufficientMemory
+from runner.models.device_split import check_ranks, chosen_gpus
 from runner.models.load_request import LoadRequest
 from runner.models.memory_estimate import (
     PROCESS_BYTES,
@@ -41,15 +42,18 @@ GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
     """The memory a plan may use now. gpu_bytes: free memory of each usable device; empty when
-    llama.cpp was built without one. torch_gpu_bytes: that of the one which torch uses."""
+    llama.cpp was built without one. torch_gpu_bytes: of each that torch can use."""
 
     free_bytes: int
     gpu_bytes: tuple[int, ...] = ()
     torch_gpu_bytes: tuple[int, ...] = ()
 
-    def gpus(self, backend: BackendName) -> tuple[int, ...]:
-        """Free memory of the devices that the backend can use."""
-        return self.torch_gpu_bytes if backend == "torch" else self.gpu_bytes
+    def gpus(self, backend: BackendName, request: LoadRequest) -> tuple[int, ...]:
+        """Free memory of the devices that the backend is to use. Raises InvalidRequest when those
+        that were asked for are not there."""
+        if backend == "torch":
+            return chosen_gpus(request, self.torch_gpu_bytes)
+        return self.gpu_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,9 @@ def gpu_layers(
 def plan_memory(
     files: ModelFiles, shape: ModelShape, request: LoadRequest, budget: MemoryBudget
 ) -> MemoryPlan:
-    """The plan for loading files within budget. Raises InsufficientMemory with the numbers."""
+    """The plan for loading files within budget. Raises InsufficientMemory with the numbers,
+    InvalidRequest for a model that cannot be split as it shall be."""
+    check_ranks(files, shape, request)
     plan = _propose(files, shape, request, budget)
     left = budget.free_bytes - plan.estimate.host_bytes
     if left < 0:
@@ -153,7 +159,7 @@ def _propose(
         plan = _plan(files, replace(shape, weights_bytes=stored), request, budget, cache_type)
         if plan.load_plan.gpu_layers > shape.layers:
             return plan
-        budget = replace(budget, torch_gpu_bytes=())
+        request = replace(request, num_gpu=0, devices=())
     return _plan(files, shape, request, budget, torch_cache_type(request.kv_cache_type))
 
 
@@ -165,8 +171,8 @@ def _plan(
     cache_type: str,
 ) -> MemoryPlan:
     context, torch = context_length(shape, request), files.backend == "torch"
-    per_token = shape.cache_bytes_per_token(cache_type)
-    gpus = budget.gpus(files.backend)
+    per_token = shape.cache_bytes_per_token(cache_type) * _copies(shape, request)
+    gpus = budget.gpus(files.backend, request)
     after_weights = max(0, budget.free_bytes + sum(gpus) - shape.all_weights_bytes)
     pool = pool_tokens(context, request.num_parallel, per_token, after_weights)
     growing = _can_grow(files, gpus, request)
@@ -177,10 +183,12 @@ def _plan(
     step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
     estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
     if torch:
-        estimate = _for_torch(estimate, per_token, request.num_parallel)
-    layers = gpu_layers(shape, estimate, request.num_gpu, gpus)
-    if torch and layers <= shape.layers:
-        layers = 0  # it puts a model on one device as a whole
+        estimate = _for_torch(estimate, per_token, request)
+        share, smallest = _of_rank(estimate, request.ranks), (min(gpus),) if gpus else ()
+        layers = gpu_layers(shape, share, request.num_gpu, smallest)
+        layers = layers if layers > shape.layers else 0  # it does not spread layers over devices
+    else:
+        layers = gpu_layers(shape, estimate, request.num_gpu, gpus)
     load_plan = LoadPlan(
         path=files.path,
         backend=files.backend,
@@ -209,23 +217,42 @@ def _plan(
         projector=files.projector,
         quantize=request.quantize if torch else None,
         step_limit_s=request.step_limit_s,
+        tensor_parallel=request.tensor_parallel,
+        pipeline_parallel=request.pipeline_parallel,
+        devices=request.devices,
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    estimate = estimate.with_gpu_layers(layers, shape.layers)
+    estimate = estimate.with_gpu_layers(layers, shape.layers, request.ranks)
     return MemoryPlan(load_plan, estimate, per_token, step_token_bytes)
 
 
 def _for_torch(
-    estimate: MemoryEstimate, bytes_per_token: float, num_parallel: int
+    estimate: MemoryEstimate, bytes_per_token: float, request: LoadRequest
 ) -> MemoryEstimate:
-    """With its larger libraries, and the blocks of the cache that sequences leave half empty."""
-    spare = TORCH_SPARE_TOKENS * max_sequences(num_parallel)
+    """With its larger libraries, and the blocks of the cache that sequences leave half empty. Each
+    process has buffers of its own."""
+    spare = TORCH_SPARE_TOKENS * max_sequences(request.num_parallel)
     return replace(
         estimate,
         cache_bytes=estimate.cache_bytes + int(bytes_per_token * spare),
-        compute_bytes=estimate.compute_bytes + TORCH_PROCESS_BYTES,
+        compute_bytes=request.ranks * (estimate.compute_bytes + TORCH_PROCESS_BYTES),
     )
+
+
+def _of_rank(estimate: MemoryEstimate, ranks: int) -> MemoryEstimate:
+    """What one of so many processes has of it."""
+    return MemoryEstimate(
+        estimate.weights_bytes // ranks,
+        estimate.cache_bytes // ranks,
+        estimate.compute_bytes // ranks,
+    )
+
+
+def _copies(shape: ModelShape, request: LoadRequest) -> float:
+    """How often the cache is there: where there are fewer heads of keys than processes that share a
+    layer, several have the same one."""
+    return max(1.0, request.tensor_parallel / max(1, *shape.heads_kv))
 
 
 def _can_grow(files: ModelFiles, gpus: Sequence[int], request: LoadRequest) -> bool:

@@ -65,7 +65,7 @@ class MemoryTracker:
         return MemoryBudget(
             max(0, free_bytes),
             gpu_bytes if "llamacpp" in usable else (),
-            gpu_bytes[:1] if "torch" in usable else (),
+            gpu_bytes if "torch" in usable else (),
         )
 
     def _gpu_bytes(self) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class ModelShape:
     model that proposes tokens, loaded beside it; projector likewise. stored_bytes: what torch has
     of the weights on a GPU, where that is not weights_bytes. work_bytes: what requests take beside
     the cache and the buffers of a step. original_context: beyond which positions are rotated in
-    another way; 0: in one way only."""
+    another way; 0: in one way only. experts: of a layer; 0: it has none."""
 
     weights_bytes: int
     context_length: int
@@ -49,6 +49,7 @@ class ModelShape:
     stored_bytes: int | None = None
     work_bytes: int = 0
     original_context: int = 0
+    experts: int = 0
 
     @property
     def all_weights_bytes(self) -> int:
@@ -120,6 +121,7 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
         key_length=header.key_length or 0,
         value_length=header.value_length or 0,
         original_context=_original_context(header),
+        experts=header.expert_count or 0,
     )
 
 

@@ -96,6 +96,13 @@ def test_options_travel_with_the_request(daemon: FakeDaemon) -> None:
     ]
 
 
+def test_devices_are_the_parameter_of_that_name(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    execute(["run", "m", "x", "--devices", "1,3", "-p", "tensor_parallel=2"])
+    options = daemon.asked("/api/generate")[0]["options"]
+    assert options == {"tensor_parallel": 2, "devices": [1, 3]}
+
+
 def test_a_json_schema_is_sent_as_json(daemon: FakeDaemon) -> None:
     daemon.stream("/api/generate", DONE)
     execute(["run", "m", "x", "--format", '{"type": "object"}'])
@@ -112,6 +119,10 @@ def test_a_json_schema_is_sent_as_json(daemon: FakeDaemon) -> None:
         (["--format", "{"], "--format"),
         (["--keepalive", "soon"], "--keepalive soon"),
         (["--seed", "x"], "seed"),
+        (
+            ["--devices", "1,x"],
+            "expected at most 64 numbers from 0 to 63",
+        ),
         (["--temperature", "hot"], "temperature"),
         (["--quantize", "int3"], "one of none, int8, int4, fp8"),
         (["--raw", "--system", "s"], "--system"),
