@@ -43,6 +43,11 @@ def check_ranks(files: ModelFiles, shape: ModelShape, request: LoadRequest) -> N
         raise InvalidRequest(
             f"{asked} is for models that generate text; this one computes embeddings", param=asked
         )
+    if ranks > 1 and files.adapters:
+        raise InvalidRequest(
+            f"{asked} is for models without adapters; this one has {len(files.adapters)}",
+            param=asked,
+        )
     refusal = check_split(
         heads=shape.heads,
         heads_kv=max(shape.heads_kv, default=1) or 1,

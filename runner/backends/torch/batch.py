@@ -143,8 +143,8 @@ class StepInputs:
     """What a step computes, in blocks of the cache in place of sequences. tokens [T] of all rows in
     a line; positions (of the first token), counts [S] and tables [S, M]: by row, decodes rows of
     one token first. copies: of blocks, before anything is written. outputs: the tokens whose logits
-    are wanted; states: those whose hidden states are; vectors: in place of tokens from one on. rows:
-    in this order; none in the processes that are told of a step."""
+    are wanted; states: those whose hidden states are; vectors: in place of tokens from one on.
+    rows: in this order; none in the processes that are told of a step."""
 
     tokens: Integers
     positions: Integers

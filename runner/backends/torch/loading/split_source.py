@@ -63,19 +63,6 @@ class MapSplit:
     outputs: tuple[Section, ...] = ()
     inputs: Section | None = None
 
-    def of_outputs(self, rows: Tensor) -> Tensor:
-        """This rank's rows of a matrix with all outputs; another matrix as it is."""
-        cuts = _cuts(self.outputs, 0)
-        if not cuts or len(rows) != sum(section.size for section in self.outputs):
-            return rows
-        return torch.cat([cut.of(rows) for cut in cuts])
-
-    def of_inputs(self, columns: Tensor) -> Tensor:
-        """This rank's columns of a matrix with all inputs; another matrix as it is."""
-        if self.inputs is None or columns.shape[1] != self.inputs.size:
-            return columns
-        return _cuts((self.inputs,), 1)[0].of(columns)
-
 
 WHOLE = MapSplit()
 
@@ -254,11 +241,3 @@ def _in_layer(name: str) -> str:
     """The name without that of its layer."""
     found = _LAYER.match(name)
     return name if found is None else found[2]
-
-
-def _cuts(sections: tuple[Section, ...], dimension: int) -> list[Cut]:
-    first, found = 0, []
-    for section in sections:
-        found.append(Cut(dimension, first + section.own.start, first + section.own.stop))
-        first += section.size
-    return found

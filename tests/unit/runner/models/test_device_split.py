@@ -90,5 +90,7 @@ def test_other_backends_and_embedding_models_are_not_split(name: str) -> None:
     assert caught.value.details["param"] == name
     with pytest.raises(InvalidRequest, match="this one computes embeddings"):
         plan(files=ModelFiles("/blob", "torch", embedding=True), **{name: 2})
+    with pytest.raises(InvalidRequest, match="models without adapters; this one has 1"):
+        plan(files=ModelFiles("/blob", "torch", adapters=("/lora",)), **{name: 2})
     with pytest.raises(InvalidRequest, match="main_gpu says which"):
         plan(files=ModelFiles("/blob", "llamacpp"), devices=(0,))
