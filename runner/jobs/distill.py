@@ -21,7 +21,8 @@ from runner.errors import Unsupported
 from runner.jobs.distillation.corpus import Corpus, Targets, TextForm, ask_teacher, read_corpus
 from runner.jobs.distillation.student import Shape, shape_of
 from runner.jobs.job import Report
-from runner.jobs.llamacpp.evaluation import Measurement, open_model, read_text
+from runner.jobs.llamacpp.evaluation import Measurement, open_model
+from runner.jobs.measured_model import read_text
 
 _MAX_CONTEXT = 2048
 

@@ -58,9 +58,7 @@ class EvaluationContext(MeasuredModel):
         return LlamaCppTokenizer(self._vocabulary)
 
     def chunks(self, text: str) -> list[NDArray[np.int32]]:
-        return text_chunks(
-            self._vocabulary, LlamaCppTokenizer(self._vocabulary), text, self.context
-        )
+        return text_chunks(self._vocabulary, self.tokenizer(), text, self.context)
 
     def run(self, tokens: NDArray[np.int32], first: int) -> Iterator[NDArray[np.float32]]:
         native.llama_memory_clear(native.llama_get_memory(self._handle), True)
@@ -129,7 +127,7 @@ def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
         yield stack.enter_context(closing(EvaluationContext(model, handle, context, threads)))
 
 
-def _parameters(plan: LoadPlan, model: Any, observer: Any) -> Any:
+def _parameters(plan: LoadPlan, model: Any, wanted: Measurement) -> Any:
     params = native.llama_context_default_params()
     params.n_ctx = plan.context_length
     params.n_batch = params.n_ubatch = min(_STEP_TOKENS, plan.context_length)

@@ -74,7 +74,7 @@ def open_torch_model(path: Path, wanted: TorchMeasurement) -> Iterator[TorchMeas
             "a model with adapters is not measured by PyTorch; measure the model without them"
         )
     source = open_source(path)
-    torch.set_num_threads(threads_for(source.stored_bytes))
+    torch.set_num_threads(threads_for(source.weights.size_bytes))
     # In float32, whatever the model computes in when it answers: what is measured are its weights.
     place = WeightPlacement(
         torch.float32,

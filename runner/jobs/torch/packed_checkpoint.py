@@ -65,7 +65,7 @@ class PackedCheckpoint:
         """Quantize; gives the files by their names. report: layers done, of all. Raises
         ConvertError, InvalidRequest, ModelLoadFailed, OSError."""
         source = open_source(self.path)
-        torch.set_num_threads(threads_for(source.stored_bytes))
+        torch.set_num_threads(threads_for(source.weights.size_bytes))
         assert source.header is not None
         values = published_config(source.header, self.config)
         context = min(DEFAULT_CONTEXT, source.config.context_length)
