@@ -56,7 +56,11 @@ class ModelSource:
             round(weights.elements * share),
             round(weights.size_bytes * share),
             weights.quantized,
-            InPlaceWeights(round(placed.elements * share), round(placed.size_bytes * share)),
+            InPlaceWeights(
+                round(placed.elements * share),
+                round(placed.size_bytes * share),
+                round(placed.maps * share),
+            ),
         )
         return dataclasses.replace(self, tensors=tensors, weights=own)
 

@@ -122,23 +122,16 @@ def test_a_width_that_groups_do_not_divide_is_refused(tmp_path: Path) -> None:
 def test_the_memory_plan_counts_the_maps_as_what_they_become(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path / "floats", llama_tensors(CONFIG), CONFIG)
     source = open_source(path)
-    maps = source.in_place.maps
+    maps = source.weights.in_place.maps
     assert maps == 2 * (128 * 128 * 2 + 128 * 64 * 2 + 3 * 128 * 192)
     plan = LoadPlan(str(path), "torch", 64, 64, 4, native_kernels=False)
 
     def weights(quantize: str | None) -> int:
         wanted = LoadPlan(str(path), "torch", 64, 64, 4, native_kernels=False, quantize=quantize)
-        return plan_memory(
-            source.config,
-            wanted,
-            source.elements,
-            source.stored_bytes,
-            quantized=False,
-            in_place=source.in_place,
-        ).weights_bytes
+        return plan_memory(source.config, wanted, source.weights).weights_bytes
 
     assert plan.quantize is None
-    assert weights(None) == 4 * source.elements
-    rest = 4 * (source.elements - maps)
+    assert weights(None) == 4 * source.weights.elements
+    rest = 4 * (source.weights.elements - maps)
     assert weights("int4") == int(maps * 4.5 / 8) + rest
     assert weights("int8") == int(maps * 8.7 / 8) + rest
