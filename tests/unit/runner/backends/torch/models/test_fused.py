@@ -14,8 +14,8 @@ from kernels.native.linear import torch_kernels
 from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
 from runner.backends.torch.attention.paged import create_caches
 from runner.backends.torch.fused_decoder import FusedDecoder, fuse
+from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, PreNormLayer
-from runner.backends.torch.loading.adapters import LoraLinear
 from tests.conformance.logits.cases import GENERATED, prompt
 from tests.unit.runner.backends.torch.models.running import (
     BLOCK,
@@ -168,16 +168,17 @@ def test_caches_with_scales_are_left_to_the_modules(tmp_path: Path) -> None:
     assert fuse(found.model, []) is None
 
 
-def test_maps_that_adapters_change_are_left_to_the_modules(tmp_path: Path) -> None:
+def test_maps_that_adapters_may_change_are_fused_as_the_model_has_them(tmp_path: Path) -> None:
     found = Running(write_checkpoint(tmp_path, "llama3"))
     model = found.model
     first = model.layers[0]
-    down, up = torch.zeros(first.feed_forward.down.matrices.k, 1), torch.zeros(1, 64)
+    down = first.feed_forward.down
+    inputs = down.matrices.k
     changed = GatedFeedForward(
         first.feed_forward.gate_up,
-        LoraLinear(first.feed_forward.down, down, up, torch.ones(1)),
+        AdaptedLinear(down, (("down", 64),), inputs, ActingAdapters()),
         first.feed_forward.activation,
     )
     layer = PreNormLayer(first.input_norm, first.attention, first.feed_forward_norm, changed)
     other = Decoder(model.embedding, [layer, *model.layers[1:]], model.norm, model.head)
-    assert fuse(other, found.caches) is None
+    assert fuse(other, found.caches) is not None
