@@ -15,7 +15,7 @@ _MAX_TEXT_BYTES = 4 << 20  # a request has a million characters
 
 
 def command(
-    action: Annotated[Literal["detect"], typer.Argument(help="What to do")],  # noqa: ARG001
+    action: Annotated[Literal["detect"], typer.Argument(help="What to do", metavar="detect")],  # noqa: ARG001
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Text; - reads it from stdin")],
     model: Annotated[
         str,

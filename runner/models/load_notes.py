@@ -5,7 +5,7 @@ Knows the plan that a model was loaded by. Loads nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ def load_notes(
         reason = reason_for(value, plan)
         if reason is not None:
             shown = str(value).lower() if isinstance(value, bool) else value
+            shown = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else shown
             found.append(f"{name}={shown} has no effect: {reason}")
     return tuple(found)
 
@@ -41,6 +42,24 @@ def _quantize(kind: str, plan: LoadPlan) -> str | None:
     if (None if kind == OFF else kind) == plan.quantize:
         return None
     return "the model runs on a cluster, loaded as its Modelfile says"
+
+
+def _tensor_parallel(ranks: int, plan: LoadPlan) -> str | None:
+    return _loaded_otherwise(ranks == plan.tensor_parallel)
+
+
+def _pipeline_parallel(ranks: int, plan: LoadPlan) -> str | None:
+    return _loaded_otherwise(ranks == plan.pipeline_parallel)
+
+
+def _devices(numbers: Sequence[int], plan: LoadPlan) -> str | None:
+    return _loaded_otherwise(tuple(numbers) == plan.devices)
+
+
+def _loaded_otherwise(is_so: bool) -> str | None:
+    return (
+        None if is_so else "the model is loaded already, otherwise; unload it first (hearth stop)"
+    )
 
 
 def _num_gpu(layers: int, plan: LoadPlan) -> str | None:
@@ -78,6 +97,9 @@ def _numa(value: object, plan: LoadPlan) -> str | None:
 
 _REASONS: Final[Mapping[str, Callable[[Any, LoadPlan], str | None]]] = {
     "quantize": _quantize,
+    "tensor_parallel": _tensor_parallel,
+    "pipeline_parallel": _pipeline_parallel,
+    "devices": _devices,
     "num_gpu": _num_gpu,
     "main_gpu": _main_gpu,
     "use_mlock": _use_mlock,

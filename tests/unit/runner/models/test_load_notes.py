@@ -43,6 +43,16 @@ def test_weights_that_a_cluster_loaded_otherwise_are_said() -> None:
     assert load_notes({"quantize": "none"}, TORCH) == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("tensor_parallel", 2), ("pipeline_parallel", 2), ("devices", (1, 0))]
+)
+def test_a_model_that_is_loaded_in_other_parts_is_said(name: str, value: object) -> None:
+    (note,) = load_notes({name: value}, PLAN)
+    assert "has no effect: the model is loaded already" in note
+    loaded = {name: value, "backend": "torch"}
+    assert load_notes({name: value}, replace(PLAN, **loaded)) == ()  # type: ignore[arg-type]
+
+
 def test_memory_that_may_not_be_locked_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
