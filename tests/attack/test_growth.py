@@ -35,6 +35,7 @@ from runner.chat.tools.calls import lenient_loads
 from runner.engine.detokenize import Detokenizer
 from runner.engine.schema import check_repeats
 from runner.engine.stop import StopMatcher
+from runner.errors import ModelLoadFailed
 from runner.setting_values import parse_duration
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -161,12 +162,12 @@ def methods_in_use(module: str) -> dict[str, frozenset[str]]:
 def expressions() -> Iterator[tuple[str, re.Pattern[Any], frozenset[str]]]:
     """Every expression of the product, with the methods that are called."""
     for package in PACKAGES:
-        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}.", lambda _: None):
             if module.name.endswith("__main__") or "triton" in module.name:
                 continue
             try:
                 loaded = importlib.import_module(module.name)
-            except ImportError:  # what needs a machine of another kind
+            except (ImportError, ModelLoadFailed):  # what needs another machine, or PyTorch
                 continue
             for name, value in vars(loaded).items():
                 for pattern in patterns_of(value):
