@@ -80,7 +80,8 @@ def test_the_same_seed_gives_the_same_marked_answer(http: httpx.Client, model: s
 
 
 def test_a_grammar_holds_in_a_marked_answer(http: httpx.Client, model: str) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+              "additionalProperties": False}  # fmt: skip
     body = {"ignore_eos": False, "watermark": True,
             "response_format": {"type": "json_schema",
                                 "json_schema": {"name": "n", "schema": schema}}}  # fmt: skip

@@ -14,6 +14,7 @@ TOKENS = 200
 GAMMA = 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["llamacpp", "torch"])
 def test_marked_answers_of_200_tokens_are_found(
     http: httpx.Client, installed: Model, backend: str

@@ -97,7 +97,7 @@ def run(model: Loaded, asked: Sequence[Asked], vocabulary: int) -> float:
             ignore_eos=True,
         )
         engine.submit(request, each.prompt)
-    device = "cuda" if model.backend._batch._device.type == "cuda" else "cpu"
+    device = "cuda" if model.backend._executor._batch._device.type == "cuda" else "cpu"
     wait(device)
     start_s = time.perf_counter()
     while engine.busy:

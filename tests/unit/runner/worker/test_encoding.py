@@ -94,7 +94,7 @@ def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
         EmbeddedPrompts(model.backend.capacity),
         library,
     )
-    monkeypatch.setattr(process, "load", lambda plan, progress: whole)
+    monkeypatch.setattr(process, "load", lambda plan, progress, *_ranks: whole)
 
 
 started: list[process.Worker] = []

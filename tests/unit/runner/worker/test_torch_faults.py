@@ -152,7 +152,7 @@ def test_no_memory_in_a_step_ends_what_runs_and_the_next_request_is_answered(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = engine._backend
-    model = backend._model  # type: ignore[attr-defined]
+    model = backend._executor._model  # type: ignore[attr-defined]
 
     def full(*_arguments: object) -> object:
         raise torch.OutOfMemoryError("tried to allocate 12 GiB")
