@@ -162,8 +162,8 @@ make_environment() {
 
 pip() { "$prefix/bin/python" -m pip "$@"; }
 
-# PIP_NO_COMPILE: pip would compile one file after the other. Some packages have files that are of
-# another Python.
+# pip would compile one file after the other (PIP_NO_COMPILE, which 0 switches on). Some packages have
+# files that are of another Python.
 byte_compile() { "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" || :; }
 
 compiler() {
@@ -284,8 +284,9 @@ engine_version() {
 install_wheel() { pip install --no-deps --force-reinstall "$1"; }
 
 # What hearth runs on is installed by its hashes; torch, whose build depends on the machine, is
-# not, nor what speaks, nor a developer's tools. pip takes a folder with a name such as hearth-main for a release
-# and would install the wheel that it kept of it, hence --no-cache-dir. PyPI has a hearth of others.
+# not, nor what speaks, nor a developer's tools. pip takes a folder with a name such as hearth-main
+# for a release and would install the wheel that it kept of it, hence --no-cache-dir. PyPI has a
+# hearth of others.
 install_hearth() {
     if [ "$dev" = yes ]; then
         pip install -e ".$extras"

@@ -66,12 +66,17 @@ def build(recipe: Recipe) -> Path:
         return shipped
     level = next(each for each in native.from_level(level) if _is_known(each))
     target = target.with_name(f"{recipe.name}-{level}.so")
-    built = target.with_name(f".{target.name}.{os.getpid()}")
+    built, kept = target.with_name(f".{target.name}.{os.getpid()}"), _kept(recipe, level)
     try:
-        _link(recipe, level, built)
-        if not _is_right(recipe, built):
-            target.unlink(missing_ok=True)
-            raise CompileError("the compiled kernels give wrong results on this machine")
+        if kept is not None and kept.is_file():
+            shutil.copyfile(kept, built)  # which is linked relative to its place
+        if not built.is_file() or not _is_right(recipe, built):
+            _link(recipe, level, built)
+            if not _is_right(recipe, built):
+                target.unlink(missing_ok=True)
+                raise CompileError("the compiled kernels give wrong results on this machine")
+            if kept is not None:
+                _keep(built, kept, f"{recipe.name}-{level}-*.so")
         os.replace(built, target)
     finally:
         built.unlink(missing_ok=True)
@@ -101,10 +106,6 @@ def _link(recipe: Recipe, level: str, library: Path, beside: str | None = None) 
     flags = [*_BUILD_FLAGS, *_flags(recipe, level)]
     places = [os.path.relpath(file.parent, native.FOLDER) for file in recipe.link]
     linked = [f"-Wl,-rpath,$ORIGIN/{place}" for place in ([beside] if beside else places)]
-    kept = None if beside else _kept(recipe, level, [*compiler, *_BUILD_FLAGS, *linked])
-    if kept is not None and kept.is_file():
-        shutil.copyfile(kept, library)
-        return
     with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as compilers:
 
         def compiled(source: str) -> str:
@@ -114,24 +115,31 @@ def _link(recipe: Recipe, level: str, library: Path, beside: str | None = None) 
 
         objects = list(compilers.map(compiled, _sources(recipe)))
         _compile([*compiler, *flags, *objects, "-o", str(library), *map(str, recipe.link), *linked])
-    if kept is not None:
-        for former in kept.parent.glob(f"{recipe.name}-{level}-*.so"):
-            former.unlink(missing_ok=True)
-        shutil.copyfile(library, kept)
 
 
-def _kept(recipe: Recipe, level: str, command: list[str]) -> Path | None:
+def _kept(recipe: Recipe, level: str) -> Path | None:
     """Where install.sh keeps what it compiled of these very sources, by this compiler."""
     folder = os.environ.get("HEARTH_KERNELS_KEPT")
     if not folder:
         return None
-    digest = hashlib.sha256("\0".join([*command, *recipe.define]).encode())
-    digest.update(subprocess.run([command[0], "--version"], capture_output=True).stdout)
+    compiler = _require_compiler()
+    places = [os.path.relpath(file.parent, native.FOLDER) for file in recipe.link]
+    digest = hashlib.sha256("\0".join([*compiler, *_BUILD_FLAGS, *places, *recipe.define]).encode())
+    digest.update(subprocess.run([*compiler, "--version"], capture_output=True).stdout)
     for place in (SOURCES, *recipe.include):
         for file in sorted({*place.glob("*.h"), *place.glob("*.cpp")}):
             digest.update(file.name.encode() + file.read_bytes())
-    Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder) / f"{recipe.name}-{level}-{digest.hexdigest()[:32]}.so"
+
+
+def _keep(library: Path, kept: Path, others: str) -> None:
+    """In the place of others, whole or not at all."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    for former in kept.parent.glob(others):
+        former.unlink(missing_ok=True)
+    part = kept.with_name(f".{kept.name}.{os.getpid()}")
+    shutil.copyfile(library, part)
+    os.replace(part, kept)
 
 
 def check_warnings(recipe: Recipe) -> None:

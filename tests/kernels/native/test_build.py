@@ -172,6 +172,26 @@ def test_what_was_compiled_before_is_taken_until_a_source_changes(
 
 
 @needs_gcc
+def test_what_is_kept_and_not_right_is_compiled_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    monkeypatch.setenv("HEARTH_KERNELS_KEPT", str(kept))
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    (tmp_path / "own.cpp").write_text("int of_own() { return 1; }\n")
+    recipe = Recipe("own", ("own.cpp",), check="right")
+    right = {b"torn": False}
+    monkeypatch.setattr(
+        build, "_is_right", lambda _recipe, library: right.get(library.read_bytes(), True)
+    )
+    build.build(recipe)
+    (file,) = kept.iterdir()
+    file.write_bytes(b"torn")
+    assert ctypes.CDLL(str(build.build(recipe)))._Z6of_ownv() == 1
+    assert file.read_bytes() != b"torn"
+
+
+@needs_gcc
 def test_what_takes_too_long_to_compile_leaves_the_library_in_place(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,13 +246,17 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
     assert recipe is not None
     source = tmp_path / "kernels.cpp"
     source.write_text(
-        '#include "matmul.h"\n#include "attention.h"\n'
+        '#include "matmul.h"\n#include "attention.h"\n#include "lora.h"\n'
         "bool hearth_matmul_supports(int, int64_t) { return false; }\n"
         "size_t hearth_matmul_workspace_bytes(int, int64_t, int64_t, int64_t, int) { return 0; }\n"
         "void hearth_matmul(const hearth_matmul_args *) {}\n"
         "bool hearth_attention_supports(int, int, int64_t, int64_t) { return false; }\n"
         "size_t hearth_attention_workspace_bytes(const hearth_attention_args *) { return 0; }\n"
         "void hearth_attention(const hearth_attention_args *) {}\n"
+        "void hearth_lora_shrink(const hearth_lora_use *, int64_t, const float *const *, int64_t,"
+        " float *, int) {}\n"
+        "void hearth_lora_expand(const hearth_lora_use *, int64_t, const float *, int64_t, int64_t,"
+        " int64_t, const float *const *, float *const *, int) {}\n"
     )
     found = []
     for name, define in (("same", recipe.define), ("other", ('HEARTH_GGML="0.0.1 abc"',))):
@@ -240,7 +264,7 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
             replace(
                 recipe,
                 name=name,
-                sources=("ggml_backend.cpp", str(source)),
+                sources=("ggml_backend.cpp", "adapters.cpp", str(source)),
                 include=(*recipe.include, build.SOURCES),
                 define=define,
                 check=None,
