@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,7 @@ def _trained(
     plan = Plan(steps=1, threads=threads, batches_per_step=min(2, threads), seed=job.get("seed", 1))
     a_step = plan.batch_tokens * plan.batches_per_step
     steps = job.get("steps") or math.ceil(job["epochs"] * len(corpus.tokens) / a_step)
-    plan = Plan(
-        steps=steps, threads=threads, batches_per_step=plan.batches_per_step, seed=plan.seed
-    )
+    plan = replace(plan, steps=steps)
     training = Training(shape, corpus, targets, plan, target.parent)
     began = begin_as_teacher(training.student, shape, header)
     training.resume()

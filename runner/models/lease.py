@@ -104,7 +104,7 @@ class AskedModel:
         """The model with the checked options of the one who asks. adapters: they are there from
         the start. Raises ParameterError, ModelInvalid."""
         parameters = check_options(bundle.parameters)
-        quantize = {name: options[name] for name in ("quantize",) if name in options}
+        quantize = {"quantize": options["quantize"]} if "quantize" in options else {}
         default = load_request(parameters, quantize, settings)  # other weights: another load
         files = model_files(bundle, default.backend, default.quantize, with_adapters=adapters)
         loaded = bundle if files.adapters else replace(bundle, adapters=())

@@ -5,7 +5,7 @@ Knows the plan that a model was loaded by. Loads nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +32,14 @@ def load_notes(
             continue
         reason = reason_for(value, plan)
         if reason is not None:
-            shown = str(value).lower() if isinstance(value, bool) else value
-            shown = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else shown
-            found.append(f"{name}={shown} has no effect: {reason}")
+            found.append(f"{name}={_shown(value)} has no effect: {reason}")
     return tuple(found)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _quantize(kind: str, plan: LoadPlan) -> str | None:
@@ -44,22 +48,15 @@ def _quantize(kind: str, plan: LoadPlan) -> str | None:
     return "the model runs on a cluster, loaded as its Modelfile says"
 
 
-def _tensor_parallel(ranks: int, plan: LoadPlan) -> str | None:
-    return _loaded_otherwise(ranks == plan.tensor_parallel)
+def _as_loaded(name: str) -> Callable[[object, LoadPlan], str | None]:
+    """For an option that is the same in the plan."""
 
+    def reason(value: object, plan: LoadPlan) -> str | None:
+        if value == getattr(plan, name):
+            return None
+        return "the model is loaded already, otherwise; unload it first (hearth stop)"
 
-def _pipeline_parallel(ranks: int, plan: LoadPlan) -> str | None:
-    return _loaded_otherwise(ranks == plan.pipeline_parallel)
-
-
-def _devices(numbers: Sequence[int], plan: LoadPlan) -> str | None:
-    return _loaded_otherwise(tuple(numbers) == plan.devices)
-
-
-def _loaded_otherwise(is_so: bool) -> str | None:
-    return (
-        None if is_so else "the model is loaded already, otherwise; unload it first (hearth stop)"
-    )
+    return reason
 
 
 def _num_gpu(layers: int, plan: LoadPlan) -> str | None:
@@ -97,9 +94,7 @@ def _numa(value: object, plan: LoadPlan) -> str | None:
 
 _REASONS: Final[Mapping[str, Callable[[Any, LoadPlan], str | None]]] = {
     "quantize": _quantize,
-    "tensor_parallel": _tensor_parallel,
-    "pipeline_parallel": _pipeline_parallel,
-    "devices": _devices,
+    **{name: _as_loaded(name) for name in ("tensor_parallel", "pipeline_parallel", "devices")},
     "num_gpu": _num_gpu,
     "main_gpu": _main_gpu,
     "use_mlock": _use_mlock,

@@ -13,11 +13,10 @@ from typing import Any
 
 from pydantic import Field
 
-from runner.errors import InsufficientMemory
 from runner.library.distill import Distillation, distill
-from runner.models.system_memory import available_bytes
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
+from runner.server.job_memory import require_memory
 from runner.server.ollama.progress import ProgressStream
 from runner.server.request_body import WireModel
 from runner.server.routes import route
@@ -57,20 +56,9 @@ async def train_student(http: HttpRequest, body: DistillRequest) -> StatusRespon
     wanted = Distillation(teacher=body.model, **{**fields, "answer": between})
     async with http.cancelled_on_disconnect():
         teacher = await asyncio.to_thread(lambda: services.library.find(body.model))
-        _require_memory(teacher.name.short, teacher.size_bytes)
+        what = f"a student of {teacher.name.short}"
+        require_memory(what, teacher.size_bytes + _RESERVE_BYTES, "stop a model first")
         folder = services.settings.state_dir / "distill"
         native = services.settings.native_kernels
         result = await distill(services.library, wanted, folder, native, answer.report)
         return await answer.finish({"status": "success", "model": body.name, **result})
-
-
-def _require_memory(name: str, size_bytes: int) -> None:
-    """Refuse what does not fit beside the models in memory. Raises InsufficientMemory."""
-    needed, available = size_bytes + _RESERVE_BYTES, available_bytes()
-    if needed > available:
-        raise InsufficientMemory(
-            f"a student of {name} needs {needed >> 20} MiB, {available >> 20} MiB are free; stop a"
-            " model first",
-            needed_bytes=needed,
-            available_bytes=available,
-        )

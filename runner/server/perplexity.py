@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import Field
 
 from modelfile.build import ECHO_ARCHITECTURE
-from runner.errors import InsufficientMemory, InvalidRequest
+from runner.errors import InvalidRequest
 from runner.library.models import Bundle
 from runner.library.perplexity import measure_perplexity
 from runner.library.progress import Progress
-from runner.models.system_memory import available_bytes
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
+from runner.server.job_memory import require_memory
 from runner.server.ollama.progress import ProgressStream
 from runner.server.request_body import WireModel
 from runner.server.routes import route
@@ -86,11 +86,5 @@ def _require_memory(bundle: Bundle, context: int) -> None:
     cache = (header.kv_elements_per_token or 0) * context * _CACHE_VALUE_BYTES
     outputs = (header.vocabulary_size or 0) * context * _OUTPUT_BYTES
     needed = bundle.model_size_bytes + cache + outputs + _RESERVE_BYTES
-    available = available_bytes()
-    if needed > available:
-        raise InsufficientMemory(
-            f"measuring {bundle.name.short} needs {needed >> 20} MiB, {available >> 20} MiB are "
-            "free; stop a model or use a smaller context length",
-            needed_bytes=needed,
-            available_bytes=available,
-        )
+    what, advice = f"measuring {bundle.name.short}", "stop a model or use a smaller context length"
+    require_memory(what, needed, advice)

@@ -85,7 +85,8 @@ async def ps(http: HttpRequest) -> PsResponse:
     """The loaded models, last used first."""
     residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item.load) for item in residents))
-    whose = parents(http.services.library.models())
+    adapted = any(item.bundle.adapters for item in residents)  # else nothing has to be read
+    whose = parents(http.services.library.models()) if adapted else {}
     found = zip(residents, stats, strict=True)
     return {"models": [_resident(*each, whose) for each in found]}
 

@@ -28,10 +28,9 @@ from runner.backends.torch.loading.split_source import EMBEDDING, HEAD, NORM
 from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.parallel.communication import Communicator, Ranks
 from runner.backends.torch.parallel.layers import (
+    AllReduced,
     ReceivedStates,
-    RowParallelLinear,
     SendingStage,
-    SplitExperts,
     VocabularyParallelEmbedding,
     VocabularyParallelHead,
 )
@@ -77,15 +76,11 @@ class DecoderBuilder:
         """Those of count experts that this process has."""
         return self.ranks.layout.part(count)
 
-    def row_parallel(self, part: Linear) -> Linear:
-        """A map that has the inputs which this process computes; all ranks' parts make it."""
+    def all_reduced(self, part: Linear) -> Linear:
+        """A map that has the inputs which this process computes, or a mixture that has its experts;
+        all ranks' parts make it."""
         splitting = self._splitting
-        return part if splitting is None else RowParallelLinear(part, splitting)
-
-    def split_experts(self, part: FeedForward) -> FeedForward:
-        """A mixture that has the experts of this process; all ranks' parts make it."""
-        splitting = self._splitting
-        return part if splitting is None else SplitExperts(part, splitting)
+        return part if splitting is None else AllReduced(part, splitting)
 
     def norm(self, name: str, width: int | None = None) -> RmsNorm:
         """A norm over width values, the hidden size if None. Raises ModelLoadFailed."""
@@ -123,7 +118,7 @@ class DecoderBuilder:
             layer=self.place(layer),
             shape=shape,
             projections=weights.stacked(maps, shape.hidden, bias=biases.inputs),
-            output=self.row_parallel(
+            output=self.all_reduced(
                 weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden, bias=biases.output)
             ),
             config=attention_config,
@@ -140,7 +135,7 @@ class DecoderBuilder:
         down = self.weights.linear(
             f"{prefix}down_proj", shape.feed_forward, shape.hidden, bias=bias
         )
-        return GatedFeedForward(gate_up, self.row_parallel(down), activation)
+        return GatedFeedForward(gate_up, self.all_reduced(down), activation)
 
     def pre_norm_layers(
         self,

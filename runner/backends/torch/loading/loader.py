@@ -91,12 +91,8 @@ def load_model(
 ) -> LoadedModel:
     """The model of a source, or this rank's part of it. Raises ModelLoadFailed, and what progress
     raises."""
-    if ranks.layout.ranks > 1 and plan.embedding:
-        raise ModelLoadFailed("an embedding model is not split between several processes")
-    if ranks.layout.ranks > 1 and plan.adapters:
-        raise ModelLoadFailed("a model in several processes has no adapters")
-    if ranks.layout.ranks > 1 and plan.quantize:
-        raise ModelLoadFailed("a model in several processes is not quantized while it is loaded")
+    if ranks.layout.ranks > 1:
+        _check_splittable(plan)
     name = Path(plan.path).name
     source = source.part(ranks.layout)
     memory = plan_memory(source.config, plan, source.weights, ranks.layout)
@@ -120,6 +116,16 @@ def load_model(
             adapters = LoraAdapters(source.header, placement.dtype, placement.device)
         model = build_model(source, placement, progress, adapters)
     return LoadedModel(source.config, memory, model, context, adapters, ranks)
+
+
+def _check_splittable(plan: LoadPlan) -> None:
+    """Raises ModelLoadFailed for what several processes do not compute."""
+    if plan.embedding:
+        raise ModelLoadFailed("an embedding model is not split between several processes")
+    if plan.adapters:
+        raise ModelLoadFailed("a model in several processes has no adapters")
+    if plan.quantize:
+        raise ModelLoadFailed("a model in several processes is not quantized while it is loaded")
 
 
 def _threads(memory: TorchMemoryPlan, ranks: Ranks) -> int:

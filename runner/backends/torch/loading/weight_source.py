@@ -22,10 +22,6 @@ class Cut:
         at = self.dimension
         return (*whole[:at], self.stop - self.start, *whole[at + 1 :])
 
-    def of(self, tensor: Tensor) -> Tensor:
-        """What is left of tensor, with no memory of its rest."""
-        return tensor.narrow(self.dimension, self.start, self.stop - self.start).contiguous()
-
 
 class WeightSource(Protocol):
     """Where tensors come from. Names are those of Hugging Face checkpoints."""

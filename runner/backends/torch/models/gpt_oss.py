@@ -12,8 +12,14 @@ import torch
 from kernels.quant.mxfp4 import Mxfp4Weight
 from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig, read_sliding_layers, read_window
-from runner.backends.torch.layers.decoder import Activation, FeedForward, LanguageModel
-from runner.backends.torch.layers.experts import ExpertNames, Routing, StackedExperts, read_experts
+from runner.backends.torch.layers.decoder import Activation, LanguageModel
+from runner.backends.torch.layers.experts import (
+    ExpertNames,
+    ListedExperts,
+    Routing,
+    StackedExperts,
+    read_experts,
+)
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
@@ -46,7 +52,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     return builder.decoder(
         builder.pre_norm_layers(
             lambda layer: builder.attention(layer, layer_attention(layer), biases),
-            lambda layer: builder.split_experts(
+            lambda layer: builder.all_reduced(
                 _experts(builder, f"model.layers.{layer}.mlp.", routing, activation)
             ),
         )
@@ -63,7 +69,7 @@ def clamped_swiglu(x: Tensor, alpha: float, limit: float) -> Tensor:
 
 def _experts(
     builder: DecoderBuilder, prefix: str, routing: Routing, activation: Activation
-) -> FeedForward:
+) -> StackedExperts | ListedExperts:
     """The experts of a layer: in stacks, of floats or packed, or one by one as model files have
     them."""
     if builder.weights.has(f"{prefix}experts.0.{_NAMES.gate}.weight"):

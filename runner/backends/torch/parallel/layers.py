@@ -13,7 +13,6 @@ import torch
 from runner.backends.torch.attention.paged import AttentionStep
 from runner.backends.torch.layers.decoder import (
     Embedding,
-    FeedForward,
     LanguageModel,
     PlacedVectors,
     TransformerLayer,
@@ -26,25 +25,14 @@ Tensor = Any
 
 
 @dataclass(frozen=True, slots=True)
-class RowParallelLinear(Linear):
-    """A map of which each rank has some of the inputs; the first one has the bias."""
+class AllReduced(Linear):
+    """The sum of what the ranks make of the same x: of a map of which each has some of the inputs
+    and the first one the bias, or of a mixture of which each has some of the experts."""
 
     part: Linear
     communicator: Communicator
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.communicator.sum(self.part(x))
-
-
-@dataclass(frozen=True, slots=True)
-class SplitExperts:
-    """A mixture of which each rank has some of the experts."""
-
-    part: FeedForward
-    communicator: Communicator
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[T, C] of x [T, C]."""
         return self.communicator.sum(self.part(x))
 
 

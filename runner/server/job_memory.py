@@ -1,0 +1,17 @@
+"""Whether the memory for a job, which runs beside the models in a process of its own, is there."""
+
+from __future__ import annotations
+
+from runner.errors import InsufficientMemory
+from runner.models.system_memory import available_bytes
+
+
+def require_memory(what: str, needed_bytes: int, advice: str) -> None:
+    """Refuse what does not fit beside the models in memory. Raises InsufficientMemory."""
+    available = available_bytes()
+    if needed_bytes > available:
+        raise InsufficientMemory(
+            f"{what} needs {needed_bytes >> 20} MiB, {available >> 20} MiB are free; {advice}",
+            needed_bytes=needed_bytes,
+            available_bytes=available,
+        )
