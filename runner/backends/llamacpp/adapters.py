@@ -22,6 +22,7 @@ from registry.errors import RegistryError
 from registry.formats.gguf import read_header
 from runner.backends.backend import BackendError, Row
 from runner.backends.host_sampling import native_log
+from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix
 from runner.errors import ModelLoadFailed
@@ -69,13 +70,13 @@ class Adapters:
         """The context was made anew."""
         self._acting = ()
 
-    def act(self, rows: Sequence[Row]) -> None:
-        """Compute the batch of rows with their adapters. Raises BackendError."""
+    def act(self, rows: Sequence[Row], batch: TokenBatch) -> None:
+        """Compute rows with their adapters; batch is filled with them. Raises BackendError."""
         acting: Acting = tuple(
             (self._own[name], scale) for name, scale in rows[0].adapters if name in self._own
         )
         if self._mixed is not None:
-            self._mixed.use(rows)
+            self._mixed.use(rows, batch)
             if self._mixed.hook is not None:
                 acting = ((self._mixed.hook, 1.0), *acting)
         self._set(acting)

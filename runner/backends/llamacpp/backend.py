@@ -136,7 +136,7 @@ class LlamaCppBackend(Backend):
             fault, sampled = error, []
         try:
             self._batch.fill(last, all_outputs=True, sequence_positions=self._positions or None)
-            self._adapters.act(last)
+            self._adapters.act(last, self._batch)
             states = self._context.states(self._batch)
         except PoolFull as error:
             raise BackendError(str(error)) from None  # something has changed
@@ -167,7 +167,7 @@ class LlamaCppBackend(Backend):
 
     def _decode(self, rows: Sequence[Row]) -> None:
         self._batch.fill(rows, sequence_positions=self._positions or None)
-        self._adapters.act(rows)
+        self._adapters.act(rows, self._batch)
         self._context.decode(self._batch)
 
     def _compute_separately(self, rows: Sequence[Row]) -> LogitRows:
@@ -193,7 +193,7 @@ class LlamaCppBackend(Backend):
             for at, row in enumerate(rows):
                 if row.image is not None:
                     begun.append(row)
-                    self._adapters.act([row])
+                    self._adapters.act([row], self._batch)
                     found = images.decode(row)
                     ends.update({} if found is None else {at: found})
             text = [row for row in rows if row.image is None]

@@ -80,6 +80,12 @@ class TokenBatch:
         self._output[: len(tokens)] = 1 if all_outputs else 0
         self._output[outputs] = 1
 
+    @property
+    def output_numbers(self) -> list[int]:
+        """For each token its number among the outputs, or -1."""
+        marks = self._output[: self.native.n_tokens]
+        return [int(n) for n in np.where(marks, marks.cumsum(dtype=np.int64) - 1, -1)]
+
     def use_vectors(self, vectors: NDArray[np.float32]) -> None:
         """Compute from vectors [tokens, width] in place of the tokens, until the next fill."""
         if len(vectors) != self.native.n_tokens:

@@ -21,6 +21,7 @@ from kernels.native.adapters import AdapterLibrary, AdapterUse
 from registry.formats.gguf import GgufHeader
 from runner.backends.backend import Row
 from runner.backends.host_sampling import native_log
+from runner.backends.llamacpp.batch import TokenBatch
 from runner.errors import ModelLoadFailed
 from runner.memory_file import memory_file, path_of
 from runner.types import Adapters
@@ -74,24 +75,22 @@ class MixedAdapters:
         """Its memory is free."""
         self._library.remove(self._numbers.pop(name))
 
-    def use(self, rows: Sequence[Row]) -> None:
-        """The next batch is that of rows."""
+    def use(self, rows: Sequence[Row], batch: TokenBatch) -> None:
+        """The next batch is that of rows, which fills batch where they are several."""
         first = rows[0].adapters
         if all(row.adapters == first for row in rows):
             uses = [AdapterUse(0, 0, number, scale) for number, scale in self._known(first)]
             self._library.use(0, 0, uses)
             return
         found: list[AdapterUse] = []
-        token = output = 0
+        outputs, start = batch.output_numbers, 0
         for row in rows:
-            marks = _outputs(row, output)
+            end = start + len(row.tokens) + len(row.draft)
             for number, scale in self._known(row.adapters):
-                found += [
-                    AdapterUse(token + at, mark, number, scale) for at, mark in enumerate(marks)
-                ]
-            token += len(marks)
-            output += sum(mark >= 0 for mark in marks)
-        self._library.use(token, output, sorted(found, key=lambda use: use.adapter))
+                found += [AdapterUse(at, outputs[at], number, scale) for at in range(start, end)]
+            start = end
+        count = sum(number >= 0 for number in outputs)
+        self._library.use(start, count, sorted(found, key=lambda use: use.adapter))
 
     def free_unused(self) -> None:
         """Free the hooks that no context has any more."""
@@ -142,15 +141,3 @@ def _pairs(reader: gguf.GGUFReader) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         values = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
         found.setdefault(tensor.name.removesuffix(side), {})[side] = values
     return {name: (sides[_SIDES[0]], sides[_SIDES[1]]) for name, sides in found.items()}
-
-
-def _outputs(row: Row, first: int) -> list[int]:
-    """For each token of a row its number among the outputs, or -1."""
-    count = len(row.tokens) + len(row.draft)
-    marks = [-1] * count
-    wanted = [] if row.scoring is None else list(range(len(row.scoring.targets)))
-    if row.sampler is not None:
-        wanted += range(len(row.tokens) - 1, count)
-    for number, at in enumerate(dict.fromkeys(wanted)):
-        marks[at] = first + number
-    return marks
