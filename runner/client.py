@@ -7,7 +7,6 @@ ClientError. Knows no terminal, starts no process and renders nothing.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from runner.http_transport import (
     TlsError,
     Transport,
     TransportError,
+    multipart_form,
     translated,
 )
 from runner.ndjson import lines_of
@@ -217,7 +217,7 @@ class Client:
     ) -> Generator[bytes, None, None]:
         """The bytes of the answer to a form with fields and a file, as they arrive. Raises OSError
         for the file."""
-        headers, parts = _form(fields, file.name, file.read_bytes())
+        headers, parts = multipart_form(fields, file.name, file.read_bytes())
         with self._request("POST", path, headers, parts, timeout_s=None) as response:
             _raise_for_status(response)
             yield from _chunks(response)
@@ -437,26 +437,6 @@ def _content(body: Mapping[str, Any] | None) -> tuple[dict[str, str], list[bytes
         raise ClientError(f"the request cannot be encoded as JSON: {error}") from None
     headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
     return headers, [content]
-
-
-def _form(
-    fields: Mapping[str, str], filename: str, content: bytes
-) -> tuple[dict[str, str], list[bytes]]:
-    """The headers and the bytes of multipart/form-data."""
-    boundary = secrets.token_hex(16)
-    name = filename.encode("ascii", "replace").decode().replace('"', "_")
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
-        for key, value in fields.items()
-    ]
-    head = f'form-data; name="file"; filename="{name}"'
-    parts.append(f"--{boundary}\r\nContent-Disposition: {head}\r\n\r\n".encode())
-    parts += [content, f"\r\n--{boundary}--\r\n".encode()]
-    headers = {
-        "Content-Type": f"multipart/form-data; boundary={boundary}",
-        "Content-Length": str(sum(map(len, parts))),
-    }
-    return headers, parts
 
 
 def _object(text: str) -> JsonObject | None:

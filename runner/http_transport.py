@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import secrets
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -210,3 +211,23 @@ def _send(connection: http.client.HTTPConnection, content: Iterable[bytes]) -> N
             return  # it has answered early: what it says is the reason
         except OSError as error:
             raise TransportError(str(error)) from None
+
+
+def multipart_form(
+    fields: Mapping[str, str], filename: str, content: bytes
+) -> tuple[dict[str, str], list[bytes]]:
+    """The headers and the bytes of multipart/form-data."""
+    boundary = secrets.token_hex(16)
+    name = filename.encode("ascii", "replace").decode().replace('"', "_")
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in fields.items()
+    ]
+    head = f'form-data; name="file"; filename="{name}"'
+    parts.append(f"--{boundary}\r\nContent-Disposition: {head}\r\n\r\n".encode())
+    parts += [content, f"\r\n--{boundary}--\r\n".encode()]
+    headers = {
+        "Content-Type": f"multipart/form-data; boundary={boundary}",
+        "Content-Length": str(sum(map(len, parts))),
+    }
+    return headers, parts

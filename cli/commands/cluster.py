@@ -26,49 +26,60 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _WITHOUT_MODEL: Final = ("start", "status", "stop")
 
 
+_ActionArgument = Annotated[
+    Literal["start", "deploy", "apply", "status", "scale", "undeploy", "stop"],
+    typer.Argument(help="What to do"),
+]
+_ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL|FILE]",
+        autocompletion=installed_models,
+        help="Of deploy, scale and undeploy; of apply a cluster.yaml",
+    ),
+]
+_HeadOption = Annotated[bool, typer.Option("--head", help="start: a new cluster")]
+_AddressOption = Annotated[
+    str | None, typer.Option("--address", metavar="HOST:PORT", help="start: join this head")
+]
+_IpOption = Annotated[
+    str | None, typer.Option("--ip", help="start: address of this machine in the cluster")
+]
+_PortOption = Annotated[
+    int | None, typer.Option("--port", help="start --head: its port; 6379 by default")
+]
+_ReplicasOption = Annotated[
+    str | None, typer.Option("--replicas", metavar="N|MIN..MAX", help="deploy, scale: how many")
+]
+_CpusOption = Annotated[
+    int | None, typer.Option("--cpus", help="Cores of each replica; start: of this machine")
+]
+_GpusOption = Annotated[
+    float | None,
+    typer.Option("--gpus", help="GPUs of each replica, or a share of one; start: of this machine"),
+]
+_ContextLengthOption = Annotated[
+    int | None, typer.Option("--context-length", help="deploy: tokens of a sequence")
+]
+_SharedOption = Annotated[
+    bool, typer.Option("--shared", help="deploy: all nodes see the folder of the models")
+]
+_JsonOption = Annotated[bool, typer.Option("--json", help="status: print JSON")]
+
+
 def command(
-    action: Annotated[
-        Literal["start", "deploy", "apply", "status", "scale", "undeploy", "stop"],
-        typer.Argument(help="What to do"),
-    ],
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="[MODEL|FILE]",
-            autocompletion=installed_models,
-            help="Of deploy, scale and undeploy; of apply a cluster.yaml",
-        ),
-    ] = "",
-    head: Annotated[bool, typer.Option("--head", help="start: a new cluster")] = False,
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="HOST:PORT", help="start: join this head")
-    ] = None,
-    ip: Annotated[
-        str | None, typer.Option("--ip", help="start: address of this machine in the cluster")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="start --head: its port; 6379 by default")
-    ] = None,
-    replicas: Annotated[
-        str | None,
-        typer.Option("--replicas", metavar="N|MIN..MAX", help="deploy, scale: how many"),
-    ] = None,
-    cpus: Annotated[
-        int | None, typer.Option("--cpus", help="Cores of each replica; start: of this machine")
-    ] = None,
-    gpus: Annotated[
-        float | None,
-        typer.Option(
-            "--gpus", help="GPUs of each replica, or a share of one; start: of this machine"
-        ),
-    ] = None,
-    context_length: Annotated[
-        int | None, typer.Option("--context-length", help="deploy: tokens of a sequence")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="deploy: all nodes see the folder of the models")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="status: print JSON")] = False,
+    action: _ActionArgument,
+    model: _ModelArgument = "",
+    head: _HeadOption = False,
+    address: _AddressOption = None,
+    ip: _IpOption = None,
+    port: _PortOption = None,
+    replicas: _ReplicasOption = None,
+    cpus: _CpusOption = None,
+    gpus: _GpusOption = None,
+    context_length: _ContextLengthOption = None,
+    shared: _SharedOption = False,
+    as_json: _JsonOption = False,
 ) -> None:
     """Run models on several machines.
 

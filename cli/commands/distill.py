@@ -11,44 +11,58 @@ import typer
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
 
+_TeacherArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEACHER", autocompletion=installed_models, help="Name of an installed model"
+    ),
+]
+_StudentOption = Annotated[
+    Path,
+    typer.Option(metavar="CONFIG", help="JSON with the sizes of the student, as config.json"),
+]
+_TextOption = Annotated[Path, typer.Option(metavar="FILE", help="Text to learn from")]
+_NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of the student; TEACHER-student by default")
+]
+_SeparatorOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="What stands between documents")
+]
+_AnswerOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="BEFORE AFTER", help="Learn only what stands between these, AFTER included"
+    ),
+]
+_ContextOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens of a document; longer ones are cut")
+]
+_EpochsOption = Annotated[float, typer.Option(metavar="N", help="How often the text is read")]
+_StepsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Steps of training, instead of --epochs")
+]
+_SeedOption = Annotated[int, typer.Option(metavar="N", help="Of the order and first weights")]
+_ThreadsOption = Annotated[int | None, typer.Option(metavar="N", help="All cores by default")]
+_PlotOption = Annotated[
+    Path | None, typer.Option(metavar="FILE.svg", help="Write a plot of the loss")
+]
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line")]
+
 
 def command(
-    teacher: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEACHER", autocompletion=installed_models, help="Name of an installed model"
-        ),
-    ],
-    student: Annotated[
-        Path,
-        typer.Option(metavar="CONFIG", help="JSON with the sizes of the student, as config.json"),
-    ],
-    text: Annotated[Path, typer.Option(metavar="FILE", help="Text to learn from")],
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of the student; TEACHER-student by default")
-    ] = None,
-    separator: Annotated[
-        str, typer.Option(metavar="TEXT", help="What stands between documents")
-    ] = "<|endoftext|>",
-    answer: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="BEFORE AFTER", help="Learn only what stands between these, AFTER included"
-        ),
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a document; longer ones are cut")
-    ] = None,
-    epochs: Annotated[float, typer.Option(metavar="N", help="How often the text is read")] = 3.0,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Steps of training, instead of --epochs")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the order and first weights")] = 1,
-    threads: Annotated[int | None, typer.Option(metavar="N", help="All cores by default")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Write a plot of the loss")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+    teacher: _TeacherArgument,
+    student: _StudentOption,
+    text: _TextOption,
+    name: _NameOption = None,
+    separator: _SeparatorOption = "<|endoftext|>",
+    answer: _AnswerOption = None,
+    context: _ContextOption = None,
+    epochs: _EpochsOption = 3.0,
+    steps: _StepsOption = None,
+    seed: _SeedOption = 1,
+    threads: _ThreadsOption = None,
+    plot: _PlotOption = None,
+    as_json: _JsonOption = False,
 ) -> None:
     """Train a small student of an installed model.
 

@@ -165,11 +165,15 @@ def command(
     client = connect(settings)
     name = model_of_path(client, model) if is_path(model) else model  # that of a file is made
     session = Session(client, name, **session_settings)
-    if mcp:
+    _offer_tools(session, mcp)
+    _with_model(session, lambda: _begin(session, given, settings, as_json))
+
+
+def _offer_tools(session: Session, servers: list[str] | None) -> None:
+    if servers:
         from cli.tool_calls import Toolbox, person
 
-        session.toolbox = Toolbox.of(client, mcp, person())
-    _with_model(session, lambda: _begin(session, given, settings, as_json))
+        session.toolbox = Toolbox.of(session.client, servers, person())
 
 
 def _with_model(session: Session, use: Callable[[], None]) -> None:

@@ -8,12 +8,11 @@ run the supervisor's.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -197,7 +196,7 @@ class Manager:
             self._pressure_timer.cancel()
         await asyncio.gather(*(self._unload(load) for load in self.present))
         for task in list(self._tasks):
-            with contextlib.suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError):
                 await task
 
     def kill(self) -> None:
@@ -412,7 +411,7 @@ class Manager:
             self._claimed = min(local, key=lambda load: load.users, default=None)
         self._none_starved.clear()
         until_s = deadline_s if late else min(claim_s, deadline_s)
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(None if until_s == math.inf else until_s):
                 await self._changed.wait()
 

@@ -184,9 +184,7 @@ def _plan(
     estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
     if torch:
         estimate = _for_torch(estimate, per_token, request)
-        share, smallest = _of_rank(estimate, request.ranks), (min(gpus),) if gpus else ()
-        layers = gpu_layers(shape, share, request.num_gpu, smallest)
-        layers = layers if layers > shape.layers else 0  # it does not spread layers over devices
+        layers = _all_or_no_layers(shape, estimate, request, gpus)
     else:
         layers = gpu_layers(shape, estimate, request.num_gpu, gpus)
     load_plan = LoadPlan(
@@ -225,6 +223,15 @@ def _plan(
     )
     estimate = estimate.with_gpu_layers(layers, shape.layers, request.ranks)
     return MemoryPlan(load_plan, estimate, per_token, step_token_bytes)
+
+
+def _all_or_no_layers(
+    shape: ModelShape, estimate: MemoryEstimate, request: LoadRequest, gpus: Sequence[int]
+) -> int:
+    """torch does not spread layers over devices: each rank's part has to fit on its own."""
+    smallest = (min(gpus),) if gpus else ()
+    layers = gpu_layers(shape, _of_rank(estimate, request.ranks), request.num_gpu, smallest)
+    return layers if layers > shape.layers else 0
 
 
 def _for_torch(
