@@ -66,6 +66,11 @@ class Adapters:
         elif self._mixed is not None:
             self._mixed.unload(name)
 
+    def close(self) -> None:
+        """Free those of hearth's kernels. llama.cpp's go with its model."""
+        if self._mixed is not None:
+            self._mixed.close()
+
     def moved(self) -> None:
         """The context was made anew."""
         self._acting = ()

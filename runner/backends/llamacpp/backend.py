@@ -313,6 +313,7 @@ class LlamaCppBackend(Backend):
         if self._vision is not None:
             self._vision.close()
         self._context.close()
+        self._adapters.close()
 
     def _length(self, sequence: int) -> int:
         self._check(sequence)

@@ -75,6 +75,11 @@ class MixedAdapters:
         """Its memory is free."""
         self._library.remove(self._numbers.pop(name))
 
+    def close(self) -> None:
+        """Unload all: the library, which is the process's, has none of this model's any more."""
+        for name in list(self._numbers):
+            self.unload(name)
+
     def use(self, rows: Sequence[Row], batch: TokenBatch) -> None:
         """The next batch is that of rows, which fills batch where they are several."""
         first = rows[0].adapters
