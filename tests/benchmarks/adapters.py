@@ -14,13 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import gguf
 import numpy as np
 
 from registry.formats.gguf import read_header
-from runner.backends.backend import LoadedBackend
 from runner.engine.engine import Engine
-from runner.types import Adapters, GenerateRequest, LoadPlan, SamplingParams
+from runner.types import Adapters, GenerateRequest, SamplingParams
+from tests.adapter_files import write_adapter
+from tests.benchmarks.loaded import load
 
 EMBER = Path(__file__).parents[2] / "registry/builtin/ember/ember.gguf"
 TARGETS = {
@@ -32,42 +32,17 @@ TARGET = 0.8
 PROMPT_TOKENS = 32
 
 
-def write_adapter(path: Path, model: Path, names: tuple[str, ...], rank: int, seed: int) -> None:
+def random_adapter(path: Path, model: Path, names: tuple[str, ...], rank: int, seed: int) -> None:
     """A random adapter of these matrices of every layer."""
     header, random = read_header(model), np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, header.architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", 2.0 * rank)
+    sides = {}
     for tensor in header.tensors:
         if any(tensor.name.endswith(f".{name}.weight") for name in names):
             columns, rows = tensor.dimensions
             a = random.standard_normal((rank, columns), np.float32) / np.float32(columns**0.5)
             b = random.standard_normal((rows, rank), np.float32) * np.float32(0.01)
-            writer.add_tensor(f"{tensor.name}.lora_a", a)
-            writer.add_tensor(f"{tensor.name}.lora_b", b)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def load(model: Path, backend: str, streams: int) -> LoadedBackend:
-    """The model with room for so many sequences."""
-    if backend == "torch":
-        from runner.backends.torch import load as load_model
-    else:
-        from runner.backends.llamacpp import load as load_model
-    plan = LoadPlan(
-        path=str(model),
-        backend=backend,  # type: ignore[arg-type]
-        context_length=512,
-        pool_tokens=512 * streams,
-        max_sequences=streams,
-        batch_tokens=512,
-        threads=1,
-    )
-    return load_model(plan, lambda _share: None)
+            sides[tensor.name] = a, b
+    write_adapter(path, sides, 2.0 * rank, header.architecture)
 
 
 def rate(engine: Engine, of_streams: list[Adapters], tokens: int, turn: str) -> float:
@@ -107,7 +82,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    model = load(given.model, given.backend, given.clients)
+    model = load(given.model, given.backend, given.clients, threads=1, context=512)
     engine, names = Engine(model.backend, model.tokenizer), TARGETS[given.targets]
     sides: dict[str, list[Adapters]] = {
         "base": [()] * given.clients,
@@ -119,7 +94,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(given.clients):
             path = Path(folder) / f"{number}.gguf"
-            write_adapter(path, given.model, names, given.rank, number)
+            random_adapter(path, given.model, names, given.rank, number)
             engine.adapters.load(str(number), path)
     for turn in range(given.rounds):
         for name, of_streams in sides.items():

@@ -13,29 +13,12 @@ from pathlib import Path
 
 from runner.backends.backend import LoadedBackend
 from runner.engine.engine import Engine
-from runner.types import GenerateRequest, LoadPlan, SamplingParams
+from runner.types import GenerateRequest, SamplingParams
+from tests.benchmarks.loaded import load
 
 EMBER = Path(__file__).parents[2] / "registry/builtin/ember/ember.gguf"
 BACKENDS = ("llamacpp", "torch")
 TARGET = 0.5
-
-
-def load(backend: str, streams: int, threads: int | None) -> LoadedBackend:
-    """ember with room for so many sequences. threads: None: as the backend chooses."""
-    if backend == "torch":
-        from runner.backends.torch import load as load_model
-    else:
-        from runner.backends.llamacpp import load as load_model
-    plan = LoadPlan(
-        path=str(EMBER),
-        backend=backend,
-        context_length=1024,
-        pool_tokens=1024 * streams,
-        max_sequences=streams,
-        batch_tokens=512,
-        threads=threads,
-    )
-    return load_model(plan, lambda _share: None)
 
 
 class Side:
@@ -80,7 +63,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int)
     given = parser.parse_args()
-    sides = {name: Side(load(name, given.streams, given.threads)) for name in BACKENDS}
+    sides = {
+        name: Side(load(EMBER, name, given.streams, threads=given.threads)) for name in BACKENDS
+    }
     for turn in range(given.rounds + 1):
         for side in sides.values():
             rate = side.decode(given.streams, given.tokens)

@@ -14,28 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.engine.engine import Engine
-from runner.types import GenerateRequest, LoadPlan, SamplingParams
+from runner.types import GenerateRequest, SamplingParams
+from tests.benchmarks.loaded import load
 
 TARGET = 0.97
 PROMPT_TOKENS = 32
 
 
-def load(path: Path, backend: str, streams: int, threads: int) -> Engine:
+def opened(path: Path, backend: str, streams: int, threads: int) -> Engine:
     """An engine with room for so many sequences."""
-    if backend == "torch":
-        from runner.backends.torch import load as load_model
-    else:
-        from runner.backends.llamacpp import load as load_model
-    plan = LoadPlan(
-        path=str(path),
-        backend=backend,
-        context_length=1024,
-        pool_tokens=1024 * streams,
-        max_sequences=streams,
-        batch_tokens=512,
-        threads=threads,
-    )
-    model = load_model(plan, lambda _share: None)
+    model = load(path, backend, streams, threads=threads)
     print(f"{path.name} on {backend}, vocabulary {model.tokenizer.vocabulary}")
     return Engine(model.backend, model.tokenizer)
 
@@ -70,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args(arguments)
-    engine = load(given.model, given.backend, given.streams, given.threads)
+    engine = opened(given.model, given.backend, given.streams, given.threads)
     rates: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(given.rounds + 1):
         for marked in (False, True) if turn % 2 else (True, False):

@@ -16,6 +16,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from gguf.quants import quantize
 
+from runner.jobs.distillation.student_file import BLOCK_TENSORS, add_sizes
 from tests.ember.chat import TEMPLATE_PATH
 from tests.ember.model import Network, Shape
 from tests.ember.tokenizer import (
@@ -31,17 +32,6 @@ DESCRIPTION = (
     "The tiny language model bundled with hearth: small talk, hearth questions, sums, spelling,"
     " JSON and tool calls."
 )
-BLOCK_TENSORS = {
-    "attention_norm.weight": "attn_norm",
-    "attention.query.weight": "attn_q",
-    "attention.key.weight": "attn_k",
-    "attention.value.weight": "attn_v",
-    "attention.output.weight": "attn_output",
-    "feed_forward_norm.weight": "ffn_norm",
-    "feed_forward.gate.weight": "ffn_gate",
-    "feed_forward.up.weight": "ffn_up",
-    "feed_forward.down.weight": "ffn_down",
-}
 WRITES_TO_STREAM = ("attn_output", "ffn_down")
 
 
@@ -81,16 +71,7 @@ def _add_metadata(writer: GGUFWriter, shape: Shape, file_type: LlamaFileType) ->
     writer.add_languages(["en"])
     writer.add_file_type(file_type)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_context_length(shape.context)
-    writer.add_embedding_length(shape.width)
-    writer.add_block_count(shape.layers)
-    writer.add_feed_forward_length(shape.feed_forward)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.key_value_heads)
-    writer.add_layer_norm_rms_eps(shape.norm_epsilon)
-    writer.add_rope_dimension_count(shape.head_width)
-    writer.add_rope_freq_base(shape.rope_base)
-    writer.add_vocab_size(shape.vocabulary)
+    add_sizes(writer, shape)
 
 
 def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:

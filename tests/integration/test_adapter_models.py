@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import gguf
 import httpx
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from tests.adapter_files import Sides
+from tests.adapter_files import write_adapter as written
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_adapters import RANK, WEIGHTS, create
 
-Sides = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
+write_adapter = partial(written, alpha=RANK)
 TARGETS = ("attn_q", "attn_output", "ffn_down")
 SEEDS = (1, 2, 3)
 
@@ -33,21 +35,6 @@ def sides(seed: int, names: Sequence[str] = TARGETS) -> Sides:
             b = random.standard_normal((rows, RANK), np.float32) * np.float32(0.2)
             found[tensor.name] = a, b
     return found
-
-
-def write_adapter(path: Path, of: Sides, architecture: str = "llama") -> Path:
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", RANK)
-    for name, (a, b) in of.items():
-        writer.add_tensor(f"{name}.lora_a", a)
-        writer.add_tensor(f"{name}.lora_b", b)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def write_base(path: Path, of: Sides | None = None) -> Path:
@@ -245,7 +232,10 @@ def spoiled(folder: Path) -> Mapping[str, tuple[Path, str]]:
     whole = write_adapter(folder / "whole.gguf", good).read_bytes()
     (folder / "cut.gguf").write_bytes(whole[: len(whole) // 2])
     return {
-        "other": (write_adapter(folder / "other.gguf", good, "qwen2"), "its architecture is qwen2"),
+        "other": (
+            write_adapter(folder / "other.gguf", good, architecture="qwen2"),
+            "its architecture is qwen2",
+        ),
         "wide": (
             write_adapter(folder / "wide.gguf", {name: (a[:, :-32], b)}),
             "made for another model: its matrices for",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import registry.builtin.ember as ember
+from tests import adapter_files
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.integration.cli_process import hearth, of_daemon
 
@@ -31,21 +32,14 @@ def write_adapter(path: Path) -> None:
     reader = gguf.GGUFReader(WEIGHTS)
     architecture = str(reader.get_field("general.architecture").contents())
     random = np.random.default_rng(5)
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", RANK)
+    sides = {}
     for tensor in reader.tensors:
         if tensor.name.endswith("ffn_down.weight"):
             columns, rows = (int(size) for size in tensor.shape)
             a = random.standard_normal((RANK, columns)).astype(np.float32)
             b = random.standard_normal((rows, RANK)).astype(np.float32)
-            writer.add_tensor(f"{tensor.name}.lora_a", a * np.float32(0.1))
-            writer.add_tensor(f"{tensor.name}.lora_b", b * np.float32(0.1))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+            sides[str(tensor.name)] = a * np.float32(0.1), b * np.float32(0.1)
+    adapter_files.write_adapter(path, sides, RANK, architecture)
 
 
 def create(

@@ -35,6 +35,17 @@ class Sizes(Protocol):
     def norm_epsilon(self) -> float: ...
 
 
+class ModelSizes(Sizes, Protocol):
+    """What a file of the whole says besides."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+
+
 def rotary_turns(shape: Sizes, length: int) -> Tensor:
     """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width /
     2]` complex64."""

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from registry.formats.gguf import GgufHeader
 from runner.backends.torch.loading.gguf_tensors import StoredTensors
-from runner.jobs.distillation.network import Student
+from runner.jobs.distillation.network import ModelSizes, Student
 from runner.jobs.distillation.student import Shape
 
 ARCHITECTURE: Final = "llama"
-_BLOCK_TENSORS: Final = {
+BLOCK_TENSORS: Final = {
     "attention_norm.weight": "attn_norm",
     "attention.query.weight": "attn_q",
     "attention.key.weight": "attn_k",
@@ -54,7 +54,7 @@ def begin_as_teacher(student: Student, shape: Shape, teacher: GgufHeader) -> boo
         student.norm.weight.copy_(read("output_norm"))
         chosen = np.linspace(0, layers - 1, shape.layers).round().astype(int).tolist()
         for block, layer in zip(student.blocks, chosen, strict=True):
-            found = {ours: read(f"blk.{layer}.{theirs}") for ours, theirs in _BLOCK_TENSORS.items()}
+            found = {ours: read(f"blk.{layer}.{theirs}") for ours, theirs in BLOCK_TENSORS.items()}
             _narrow(found, shape.feed_forward)
             for ours, values in found.items():
                 block.get_parameter(ours).copy_(values)
@@ -78,16 +78,7 @@ def write_student(student: Student, shape: Shape, teacher: GgufHeader, target: P
     writer.add_name(f"student of {teacher.metadata.get('general.name') or teacher.architecture}")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_context_length(shape.context)
-    writer.add_embedding_length(shape.width)
-    writer.add_block_count(shape.layers)
-    writer.add_feed_forward_length(shape.feed_forward)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.key_value_heads)
-    writer.add_layer_norm_rms_eps(shape.norm_epsilon)
-    writer.add_rope_dimension_count(shape.head_width)
-    writer.add_rope_freq_base(shape.rope_base)
-    writer.add_vocab_size(shape.vocabulary)
+    add_sizes(writer, shape)
     _copy_vocabulary(writer, teacher.path)
     for name, weight in _tensors(student).items():
         values = weight.detach().float().numpy()
@@ -99,11 +90,25 @@ def write_student(student: Student, shape: Shape, teacher: GgufHeader, target: P
     os.replace(part, target)
 
 
+def add_sizes(writer: gguf.GGUFWriter, shape: ModelSizes) -> None:
+    """The metadata that tell a Llama's sizes."""
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.key_value_heads)
+    writer.add_layer_norm_rms_eps(shape.norm_epsilon)
+    writer.add_rope_dimension_count(shape.head_width)
+    writer.add_rope_freq_base(shape.rope_base)
+    writer.add_vocab_size(shape.vocabulary)
+
+
 def _tensors(student: Student) -> dict[str, Tensor]:
     """By the names of GGUF files; without an output matrix, which is the embedding."""
     found = {"token_embd.weight": student.token.weight, "output_norm.weight": student.norm.weight}
     for index, block in enumerate(student.blocks):
-        for ours, theirs in _BLOCK_TENSORS.items():
+        for ours, theirs in BLOCK_TENSORS.items():
             found[f"blk.{index}.{theirs}.weight"] = block.get_parameter(ours)
     return found
 

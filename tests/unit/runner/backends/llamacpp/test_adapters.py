@@ -17,14 +17,15 @@ from runner.backends.backend import HiddenState, LoadedBackend, Row, TargetLogpr
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.errors import ModelLoadFailed
 from runner.types import Adapters, SamplingParams
+from tests.adapter_files import Sides
+from tests.adapter_files import write_adapter as written
 from tests.unit.runner.backends.conftest import SPECIAL, WORDS
 
 RANK, WIDTH, ALPHA = 4, 64, 8.0
 TARGETS = {"blk.0.attn_q.weight": (64, 64), "blk.1.ffn_down.weight": (64, 128)}
 PROMPT = [1, 40, 70, 71, 90, 120]
 
-Matrix = NDArray[np.float32]
-Sides = dict[str, tuple[Matrix, Matrix]]
+write_adapter = partial(written, alpha=ALPHA)
 OpenModel = Callable[..., LoadedBackend]
 VOCABULARY = len(SPECIAL) + 256 + len(WORDS)
 
@@ -39,21 +40,6 @@ def sides(seed: int = 3) -> Sides:
         )
         for name, (rows, columns) in TARGETS.items()
     }
-
-
-def write_adapter(path: Path, of: Sides, architecture: str = "llama") -> Path:
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", ALPHA)
-    for name, (a, b) in of.items():
-        writer.add_tensor(f"{name}.lora_a", a)
-        writer.add_tensor(f"{name}.lora_b", b)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def merge(model: Path, target: Path, of: Sides, scale: float = 1.0) -> Path:
@@ -219,7 +205,7 @@ def test_an_adapter_of_the_embedding_is_llama_cpps_own(
 def test_an_adapter_for_another_architecture_is_refused(
     tmp_path: Path, open_either: OpenModel
 ) -> None:
-    path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
+    path = write_adapter(tmp_path / "other.gguf", sides(), architecture="qwen2")
     with pytest.raises(ModelLoadFailed, match=r"the adapter \S+ was rejected"):
         open_either().backend.load_adapter("other", path)
 

@@ -169,7 +169,7 @@ def refused(adapter: Path, message: str) -> None:
 
 
 def test_an_adapter_for_another_architecture_is_refused(tmp_path: Path) -> None:
-    path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
+    path = write_adapter(tmp_path / "other.gguf", sides(), architecture="qwen2")
     refused(path, r"other\.gguf is for the architecture 'qwen2', the model is llama")
 
 
