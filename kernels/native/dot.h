@@ -31,6 +31,19 @@ struct F32Dot {
     }
 };
 
+// part = N registers of the inputs from i on.
+template <int N>
+inline void load_parts(vec_f32 (&part)[N], const char *x, int64_t i) {
+    for (int p = 0; p < N; p++) part[p] = load((const float *)x + i + p * LANES);
+}
+
+template <int N>
+inline vec_f32 sum_of_products(const vec_f32 (&w)[N], const vec_f32 (&x)[N]) {
+    vec_f32 sum = mul(w[0], x[0]);
+    for (int p = 1; p < N; p++) sum = fma(w[p], x[p], sum);
+    return sum;
+}
+
 // A block of Q8_0 by 32 inputs, scaled once: faster than F32Dot<Q8_0Row> for up to two columns.
 struct Q8_0Dot {
     static constexpr int STEP = Q8_0Row::BLOCK_SIZE, INPUT_BYTES = 4, MAX_COLUMNS = 2;
@@ -47,16 +60,13 @@ struct Q8_0Dot {
     }
     static Register inputs(const char *x, int64_t i) {
         Register column;
-        for (int p = 0; p < STEP / LANES; p++)
-            column.part[p] = load((const float *)x + i + p * LANES);
+        load_parts(column.part, x, i);
         return column;
     }
     static Register last_weights(const char *row, int64_t i, int64_t) { return weights(row, i); }
     static Register last_inputs(const char *x, int64_t i, int64_t) { return inputs(x, i); }
     static vec_f32 accumulate(vec_f32 acc, const Register &w, const Register &x) {
-        vec_f32 sum = mul(w.part[0], x.part[0]);
-        for (int p = 1; p < STEP / LANES; p++) sum = fma(w.part[p], x.part[p], sum);
-        return fma(sum, w.scale, acc);
+        return fma(sum_of_products(w.part, x.part), w.scale, acc);
     }
 };
 
@@ -84,8 +94,7 @@ struct I4Dot {
     }
     static Inputs inputs(const char *x, int64_t i) {
         Inputs column;
-        for (int p = 0; p < STEP / LANES; p++)
-            column.part[p] = load((const float *)x + i + p * LANES);
+        load_parts(column.part, x, i);
         column.sum = column.part[0];
         for (int p = 1; p < STEP / LANES; p++) column.sum = add(column.sum, column.part[p]);
         return column;
@@ -93,9 +102,7 @@ struct I4Dot {
     static Register last_weights(const char *row, int64_t i, int64_t) { return weights(row, i); }
     static Inputs last_inputs(const char *x, int64_t i, int64_t) { return inputs(x, i); }
     static vec_f32 accumulate(vec_f32 acc, const Register &w, const Inputs &x) {
-        vec_f32 sum = mul(w.part[0], x.part[0]);
-        for (int p = 1; p < STEP / LANES; p++) sum = fma(w.part[p], x.part[p], sum);
-        return fma(w.min, x.sum, fma(sum, w.scale, acc));
+        return fma(w.min, x.sum, fma(sum_of_products(w.part, x.part), w.scale, acc));
     }
 };
 
