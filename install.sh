@@ -293,10 +293,26 @@ install_hearth() {
         return
     fi
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-    pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt || return
+    install_requirements || return
+    byte_compile &
     hearth_from_index || pip install --no-cache-dir --no-deps --no-build-isolation . || return
+    wait $!
     case $extras in *torch* | *speech*) pip install "hearth$extras==$version" ;; esac
 }
+
+# pip reads what the index says of one package after the other, on one core: two share the list.
+install_requirements() {
+    halves=$prefix/requirements
+    awk -v out="$halves" '/^[^ #-]/ {n++} {print > (out "." n % 2)}' requirements.txt
+    install_half 0 &
+    status=0
+    install_half 1 || status=$?
+    wait $! || status=$?
+    rm -f "$halves".[01]
+    return "$status"
+}
+
+install_half() { pip install --require-hashes --no-deps --only-binary :all: -r "$halves.$1"; }
 
 install_packages() {
     step "packages${extras:+ with $extras}" install_hearth
