@@ -93,6 +93,11 @@ def _check_pair(
         fits = (wide, high) == (b_out, a_out)
     else:
         fits = (wide, high, a_out) == (a_in, b_out, b_in)
+    if a_out > max(wide, high) and name != _EMBEDDING:
+        raise BuildError(
+            f"the adapter has {name} in rank {a_out}; the model's tensor is"
+            f" {list(target.dimensions)}, which no more than {max(wide, high)} can change"
+        )
     depth = _depth(target.dimensions)
     if not fits or _depth(a) != depth or _depth(b) != depth:
         raise BuildError(

@@ -1,8 +1,9 @@
 """The memory for the bodies of all requests together, and of one client's.
 
 A body takes from it as its bytes arrive, twice their number: for itself and for what is parsed of
-it, which lasts as long as the request. Small bodies take nothing, so that they pass while large
-ones have to wait: MAX_CONNECTIONS of them are bounded by themselves.
+it, which lasts as long as the request; strings with wide letters take more. Small bodies take
+nothing, so that they pass while large ones have to wait: MAX_CONNECTIONS of them are bounded by
+themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from runner.turns import LARGE_BYTES
 MAX_BODIES_BYTES: Final = 512 * 1024 * 1024
 MAX_CLIENT_BYTES: Final = MAX_BODIES_BYTES // 2
 _COPIES: Final = 2
-_WIDE_COPIES: Final = 5  # Python keeps a text in up to 4 bytes for each character
+_WIDE_COPIES: Final = 4  # more, of a string with a letter for which Python takes 4 bytes each
 _RETRY_AFTER_S: Final = 2
 
 
@@ -59,12 +60,12 @@ class BodyMemory:
         self._client = ""
         self._held = 0
 
-    def hold(self, size_bytes: int, *, wide: bool = False) -> None:
-        """Have memory for a body of that size. wide: it holds more than ASCII. Raises HttpError
-        503."""
+    def hold(self, size_bytes: int, wide_bytes: int = 0) -> None:
+        """Have memory for a body of that size. wide_bytes: of its strings with letters beyond
+        U+FFFF. Raises HttpError 503."""
         wanted = 0
         if size_bytes > LARGE_BYTES:
-            wanted = size_bytes * (_WIDE_COPIES if wide else _COPIES)
+            wanted = size_bytes * _COPIES + wide_bytes * _WIDE_COPIES
             self._client = self._client or current_caller().share
         if wanted == self._held:
             return

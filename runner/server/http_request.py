@@ -119,7 +119,7 @@ class HttpRequest:
         body = await self.body()
         if self._memory is None or len(body) <= LARGE_BYTES:
             return parse_body(body, model, complete)
-        return await parse_large(body, self._memory, model, complete)
+        return await parse_large(body, model, complete)
 
     def inherit(self, other: HttpRequest) -> None:
         """Answer what other has read: its id and the memory for its body are this one's now."""

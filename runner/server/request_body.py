@@ -132,18 +132,13 @@ def validate(
 
 
 async def parse_large(
-    body: bytearray,
-    memory: BodyMemory,
-    model: type[WireT],
-    complete: Completion | None = None,
+    body: bytearray, model: type[WireT], complete: Completion | None = None
 ) -> WireT:
-    """A large body as model, in turns; body is empty afterwards. Raises as parse_body, and
-    HttpError 503."""
+    """A large body as model, in turns; body is empty afterwards. Raises as parse_body."""
     mark_large()
     await take_turn()
     data = bytes(body)  # from_json would copy it as well, in the same step
     body.clear()
-    memory.hold(len(data), wide=not data.isascii())
     await take_turn()
     value = parse_object(data)
     del data
@@ -161,7 +156,7 @@ async def parse_message(data: bytes, path: str, memory: BodyMemory, model: type[
     for start in range(0, len(data), _PIECE_BYTES):
         await take_turn()
         reader.add(data[start : start + _PIECE_BYTES])
-    return await parse_large(reader.body, memory, model)
+    return await parse_large(reader.body, model)
 
 
 class BodyReader:
@@ -181,9 +176,8 @@ class BodyReader:
         size_bytes = len(self.body) + len(data)
         if size_bytes > self._max_bytes:
             raise too_large(self._max_bytes)
-        self._memory.hold(size_bytes)
         before = len(self.body)
-        self.body += data
+        self.body += data  # small bodies hold nothing, see BodyMemory
         if size_bytes > LARGE_BYTES:
             self._look(bytes(self.body) if before <= LARGE_BYTES else data)
 
@@ -192,13 +186,15 @@ class BodyReader:
         self._bounds.add(data)
         prose = len(data.translate(None, _IMAGE_BYTES))
         self._text_bytes += min(len(data), prose * _PROSE_SHARE)
-        if self._text_bytes > MAX_BODY_BYTES:
+        wide_bytes = self._bounds.wide_bytes
+        if max(self._text_bytes, wide_bytes) > MAX_BODY_BYTES:
             raise HttpError(
                 413,
                 "body_too_large",
                 f"the body has more than {MAX_BODY_BYTES >> 20} MiB beside its images",
                 connection="close",
             )
+        self._memory.hold(len(self.body), wide_bytes)
 
 
 def body_limit_bytes(path: str) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -13,11 +12,13 @@ from runner.errors import InvalidRequest
 from runner.models.options import check_options
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased
-from runner.server.llamacpp.tokenize import MAX_TEXT_CHARS, MAX_TOKENS
+from runner.server.llamacpp.tokenize import check_size
 from runner.server.request_body import WireModel
 from runner.server.routes import route
+from runner.turns import in_steps, mark_large
 from runner.watermark import detect
 
+MAX_TOKENS: Final = 1 << 16  # 0.3 s and 10 MiB
 _GAMMA = "watermark_gamma"
 
 
@@ -28,7 +29,7 @@ class DetectRequest(WireModel):
 
     model: str = Field(min_length=1)
     text: str | None = None
-    tokens: list[int] | None = Field(None, max_length=MAX_TOKENS)
+    tokens: list[Annotated[int, Field(ge=0, lt=2**31)]] | None = Field(None, max_length=MAX_TOKENS)
     watermark_gamma: float | None = None
     keep_alive: Any = None
 
@@ -54,18 +55,21 @@ async def detect_watermark(http: HttpRequest, body: DetectRequest) -> WatermarkD
     """Tokenize the text and count its green tokens. The model is loaded; nothing is generated."""
     if (body.text is None) == (body.tokens is None):
         raise InvalidRequest("send exactly one of text and tokens", param="text")
-    if body.text is not None and len(body.text) > MAX_TEXT_CHARS:
-        raise InvalidRequest(
-            f"{len(body.text)} characters; at most {MAX_TEXT_CHARS} are looked at at once",
-            param="text",
-        )
+    check_size([body.text or ""], "text")
     asked = check_options({_GAMMA: body.watermark_gamma})
     async with leased(http, body.model, body.keep_alive) as lease:
         tokens = body.tokens or []
         if body.text is not None:
             tokens = await lease.worker.tokenize(body.text, add_special=False, parse_special=False)
+            if len(tokens) > MAX_TOKENS:
+                raise InvalidRequest(
+                    f"the text has {len(tokens)} tokens; at most {MAX_TOKENS} are looked at at"
+                    " once: send a part of it",
+                    param="text",
+                )
         gamma = {_GAMMA: PARAMETERS[_GAMMA].default, **lease.parameters, **asked}[_GAMMA]
-        found = await asyncio.to_thread(detect, tokens, gamma)
+        mark_large()  # however short: several in threads of their own would hold up the loop
+        found = await in_steps(detect, tokens, gamma)
         return {
             "object": "watermark.detection",
             "model": lease.bundle.name.short,

@@ -127,7 +127,7 @@ def _load(load: Callable[[Path], None], path: Path) -> int:
     return _LOADED
 
 
-def _plan(path: Path, **more: Any) -> Any:
+def _plan(path: Path, *, native_kernels: bool = False, **more: Any) -> Any:
     from runner.types import LoadPlan
 
     return LoadPlan(
@@ -138,7 +138,7 @@ def _plan(path: Path, **more: Any) -> Any:
         max_sequences=2,
         batch_tokens=64,
         threads=1,
-        native_kernels=False,
+        native_kernels=native_kernels,
         **more,
     )
 
@@ -161,6 +161,25 @@ def run_model(path: Path, **more: Any) -> None:
         context.decode_native(batch)
     if loaded.vision is not None:
         _encode(loaded.vision)
+
+
+def run_adapter(path: Path) -> None:
+    """Load an adapter of ember as a worker does, for hearth's kernels and for llama.cpp, and
+    compute a few tokens with it, beside others without it where one batch may have both. Raises
+    ModelLoadFailed, BackendError."""
+    from runner.backends.backend import Row
+    from runner.backends.llamacpp.loader import load
+
+    tokens = list(range(3, 23))
+    for kernels in (True, False):
+        backend = load(_plan(EMBER, native_kernels=kernels), lambda share: None).backend
+        backend.load_adapter("mutant", path)
+        rows = [Row(0, tokens, 0, adapters=(("mutant", 1.0),))]
+        if backend.mixes_adapters:
+            rows.append(Row(1, tokens, 0))
+        backend.step(rows)
+        backend.unload_adapter("mutant")
+        backend.close()
 
 
 def _encode(vision: Any) -> None:
@@ -225,7 +244,7 @@ def adapter_target(folder: Path) -> Target:
     return Target(
         mutants(Gguf(list(entries.items()), tensors)),
         lambda path: check_adapter(read_header(path), base),
-        lambda path: run_model(EMBER, adapters=((str(path), 1.0),)),
+        run_adapter,
     )
 
 

@@ -59,6 +59,8 @@ TARGETS = {
     "/infill": Target("input_extra", f'{ONE},"input_prefix":"","input_suffix":""', '{"text":"a"}'),
     "/v1/rerank": Target("documents", '"model":"echo","query":"a"', '"a"'),
     "/v1/score": Target("text_2", '"model":"echo","text_1":"a"', '"a"'),
+    "/v1/watermark/detect": Target("tokens", '"model":"echo"', "1"),
+    "/api/distill": Target("answer", '"model":"echo","name":"x","text":"x","student":{}', '"a"'),
     "/api/create": Target("messages", '"model":"x","from":"echo"', MESSAGE),
 }
 
@@ -224,6 +226,44 @@ def test_images_are_decoded_beside_the_loop(daemon: RunningDaemon) -> None:
     image = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(14 * MIB)).decode()
     body = TARGETS["/api/chat"].body(f'[{{"role":"user","images":["{image}","{image}"]}}]')
     check_cost(daemon, "/api/chat", "images", body)
+
+
+@pytest.mark.parametrize("letter", ["\U0001f600", "\\ud83d\\ude00"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_text_with_a_wide_letter_passes_for_no_image(
+    daemon: RunningDaemon, letter: str, first: bool
+) -> None:
+    """Of one word it is as long as images may be, and Python would take four bytes a letter."""
+    words = "a" * (24 * MIB)
+    text = letter + words if first else words + letter
+    body = TARGETS["/api/chat"].body(f'[{{"role":"user","content":"{text}"}}]')
+    before_mib = memory_mib(daemon.pid)
+    Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")
+    status, answer = post(daemon, "/api/chat", body)
+    assert (status, b"more than 8 MiB beside its images" in answer) == (413, True)
+    assert memory_mib(daemon.pid, "VmHWM") - before_mib < (20 if first else 60)
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/watermark/detect"])
+def test_a_text_of_more_tokens_than_letters_is_refused(daemon: RunningDaemon, path: str) -> None:
+    field = "content" if path == "/tokenize" else "text"
+    text = "\\ud83d\\ude00" * (MIB // 4 + 1)
+    check_cost(daemon, path, "wide", f'{{"model":"echo","{field}":"{text}"}}'.encode())
+    status, answer = post(daemon, path, f'{{"model":"echo","{field}":"{text}"}}'.encode())
+    assert (status, b"at most 1048576 are tokenized at once" in answer) == (400, True)
+
+
+def test_only_so_many_tokens_are_searched_for_a_watermark(daemon: RunningDaemon) -> None:
+    def detected(count: int) -> tuple[int, bytes]:
+        body = json.dumps({"model": "echo", "text": "a" * count}).encode()
+        check_cost(daemon, "/v1/watermark/detect", f"{count} tokens", body)
+        return post(daemon, "/v1/watermark/detect", body)
+
+    assert detected(1 << 16)[0] == 200
+    status, answer = detected((1 << 16) + 1)
+    assert (status, b"65537 tokens; at most 65536" in answer) == (400, True)
+    body = b'{"model":"echo","tokens":[1,2147483648]}'
+    assert post(daemon, "/v1/watermark/detect", body)[0] == 400
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/nowhere"])

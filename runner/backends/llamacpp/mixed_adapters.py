@@ -58,15 +58,16 @@ class MixedAdapters:
         reader = gguf.GGUFReader(path)
         field = reader.get_field(_ALPHA)
         alpha = 0.0 if field is None else float(field.contents())
-        number, pairs = next(self._ids), _pairs(reader)
+        number = next(self._ids)
         try:
+            pairs = _pairs(reader)
             for tensor, (a, b) in pairs.items():
                 factor = np.float32(alpha / len(a) if alpha else 1.0)
                 self._library.put(tensor, number, a, b * factor, narrow=self._narrow)
             shapes = {tensor: (a.shape[1], len(b)) for tensor, (a, b) in pairs.items()}
             if not shapes.keys() <= self._shapes.keys():
                 self._new_hook({**self._shapes, **shapes}, reader, model, library_errors)
-        except (OverflowError, ModelLoadFailed) as error:
+        except (OverflowError, NotImplementedError, ModelLoadFailed) as error:
             self._library.remove(number)
             raise ModelLoadFailed(f"the adapter {name} was rejected: {error}") from error
         self._numbers[name] = number

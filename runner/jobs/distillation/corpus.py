@@ -6,7 +6,6 @@ likeliest tokens are kept in a file, so that each is asked of it once. Knows no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,9 +95,13 @@ def _pieces(document: str, answer: tuple[str, str] | None) -> list[tuple[str, bo
     before, after = answer
     found: list[tuple[str, bool]] = []
     place = 0
-    for match in re.finditer(f"{re.escape(before)}(.*?{re.escape(after)})", document, re.DOTALL):
-        found += [(document[place : match.start(1)], False), (match[1], True)]
-        place = match.end()
+    while (at := document.find(before, place)) >= 0:
+        begin = at + len(before)
+        if (end := document.find(after, begin)) < 0:
+            break
+        end += len(after)
+        found += [(document[place:begin], False), (document[begin:end], True)]
+        place = end
     return [*found, (document[place:], False)]
 
 

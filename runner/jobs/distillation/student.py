@@ -22,6 +22,8 @@ _FIELDS: Final = {
     "rms_norm_eps": "norm_epsilon",
 }
 _FLOATS: Final = ("rope_theta", "rms_norm_eps")
+_MAX_FLOAT: Final = 1e12
+_SHOWN_CHARS: Final = 60  # of a name or a value
 _FIXED: Final[Mapping[str, Any]] = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -71,8 +73,12 @@ def shape_of(config: Mapping[str, Any], teacher: GgufHeader) -> Shape:
     for name, field in _FIELDS.items():
         value = values.get(name)
         if name in _FLOATS:
-            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-                raise _wrong(name, value, "expected a number above 0")
+            if (
+                not isinstance(value, int | float)
+                or isinstance(value, bool)
+                or not 0 < value <= _MAX_FLOAT
+            ):
+                raise _wrong(name, value, f"expected a number above 0, up to {_MAX_FLOAT:.0e}")
             sizes[field] = float(value)
         elif type(value) is not int or not 0 < value <= 1 << 20:
             raise _wrong(name, value, "expected a whole number above 0")
@@ -123,4 +129,14 @@ def _check(shape: Shape) -> None:
 
 
 def _wrong(name: str, value: Any, why: str) -> InvalidRequest:
-    return InvalidRequest(f"student: {name} is {value!r}; {why}", param="student")
+    shown = f"{name[:_SHOWN_CHARS]} is {_shown(value)}"
+    return InvalidRequest(f"student: {shown}; {why}", param="student")
+
+
+def _shown(value: Any) -> str:
+    """A value, or what it is where a line does not hold it."""
+    if isinstance(value, str):
+        return repr(value[:_SHOWN_CHARS])
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return repr(value)[:_SHOWN_CHARS]

@@ -46,7 +46,9 @@ async def scale_adapters(http: HttpRequest) -> Success:
     served = await served_model(http)
     body = await http.body(MAX_LIST_BYTES)
     try:
-        given = scales_of(validate({"lora": from_json(bytes(body))}, _Scales).lora)
+        given = scales_of(
+            validate({"lora": from_json(bytes(body), cache_strings="keys")}, _Scales).lora
+        )
     except ValueError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     check_adapters(served.name, len(served.bundle.adapters), given or {})

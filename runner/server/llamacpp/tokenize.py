@@ -5,7 +5,7 @@ server: text or a conversation to token ids, and back. The model is loaded; noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,7 +31,7 @@ from runner.turns import in_steps
 from runner.types import GenerateRequest
 
 MAX_TOKENS = MAX_VALUES
-MAX_TEXT_CHARS = 1 << 20  # a token each at worst: 15 ms
+MAX_TEXT_BYTES = 1 << 20  # a token each at worst: 30 ms
 MAX_PIECES = 1 << 16  # 70 ms, in steps
 _STEP = 1 << 12
 
@@ -61,6 +61,15 @@ class TokenizeRequest(WireModel):
         return bool(self.add_special)
 
 
+def check_size(texts: Iterable[str], param: str) -> None:
+    """Refuse texts whose tokens would be too many for one answer. Raises InvalidRequest."""
+    size_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    if size_bytes > MAX_TEXT_BYTES:
+        raise InvalidRequest(
+            f"{size_bytes} bytes; at most {MAX_TEXT_BYTES} are tokenized at once", param=param
+        )
+
+
 class DetokenizeRequest(WireModel):
     """POST /detokenize."""
 
@@ -78,12 +87,7 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
     turns = await in_steps(messages_of, body.messages or ())
     texts = [body.prompt or "", body.content or "", *(turn.content for turn in turns)]
-    size_chars = sum(map(len, texts))
-    if size_chars > MAX_TEXT_CHARS:
-        raise InvalidRequest(
-            f"{size_chars} characters; at most {MAX_TEXT_CHARS} are tokenized at once",
-            param="prompt",
-        )
+    check_size(texts, "prompt")
     await require_vision(http.services.library, body.model, turns, {})
     options = {} if body.add_generation_prompt else {"add_generation_prompt": False}
     request = GenerateRequest(

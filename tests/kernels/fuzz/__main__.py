@@ -30,7 +30,8 @@ TARGETS = {
     "attention": ("attention.cpp",),
     "linear": ("linear.cpp",),
     "decode": ("decode.cpp", "linear.cpp"),
-    "backend": ("ggml_backend.cpp", "matmul.cpp", "attention.cpp"),
+    "lora": ("lora.cpp",),
+    "backend": ("ggml_backend.cpp", "adapters.cpp", "lora.cpp", "matmul.cpp", "attention.cpp"),
 }
 # Without -fwrapv, unlike a user's build: where a number is meant to wrap around, the code says so.
 _FLAGS = (

@@ -77,6 +77,11 @@ def test_an_adapter_that_fits_is_taken(
         ({}, [QUERY[0], Tensor(QUERY[1].name, (8, 32))], r"\[8, 32\], the model.*\[64, 64\]"),
         ({}, [QUERY[0], Tensor(QUERY[1].name, (4, 64))], "made for another model"),
         ({}, [Tensor(QUERY[0].name, (32, 8)), QUERY[1]], "made for another model"),
+        (
+            {},
+            [Tensor(QUERY[0].name, (64, 65)), Tensor(QUERY[1].name, (65, 64))],
+            r"blk\.0\.attn_q\.weight in rank 65; .* no more than 64 can change",
+        ),
     ],
 )
 def test_an_adapter_of_another_model_is_refused(

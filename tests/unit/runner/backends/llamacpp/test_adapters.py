@@ -210,6 +210,31 @@ def test_an_adapter_for_another_architecture_is_refused(
         open_either().backend.load_adapter("other", path)
 
 
+def test_a_type_that_cannot_be_read_is_refused_and_the_model_goes_on(
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
+) -> None:
+    """Q1_0, which llama.cpp computes with and the package gguf does not read."""
+    model = open_model(native_kernels=True)
+    if not load_mixed(model, tmp_path, range(1)):
+        pytest.skip("the kernels were not compiled")
+    path, kind = tmp_path / "q1.gguf", gguf.GGMLQuantizationType.Q1_0
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    for side, rows, columns in (("a", 128, 128), ("b", 64, 128)):
+        packed = np.zeros((rows, columns // block * size), np.uint8)
+        writer.add_tensor(f"blk.1.ffn_down.weight.lora_{side}", packed, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    before = logits(model, 1, (("0", 1.0),))
+    with pytest.raises(ModelLoadFailed, match=r"the adapter q1 was rejected: .*Q1_0"):
+        model.backend.load_adapter("q1", path)
+    assert np.array_equal(logits(model, 2, (("0", 1.0),)), before)
+
+
 def test_a_file_that_is_no_adapter_is_refused(
     model_file: Callable[..., Path], open_either: OpenModel
 ) -> None:

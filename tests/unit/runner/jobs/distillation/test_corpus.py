@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from runner.errors import InvalidRequest
-from runner.jobs.distillation.corpus import TOP, Corpus, Targets, TextForm, _best, read_corpus
+from runner.jobs.distillation.corpus import (
+    TOP,
+    Corpus,
+    Targets,
+    TextForm,
+    _best,
+    _pieces,
+    read_corpus,
+)
 from tests.fake_backend import FakeTokenizer
 
 ANSWERS = TextForm(64, "|", ("<", ">"))
@@ -40,6 +49,15 @@ def test_long_documents_are_cut() -> None:
 def test_of_answers_what_stands_between_the_marks_is_learned() -> None:
     found = corpus("q<ab>r<c>s|no answer|<d>", ANSWERS)
     assert learned(found) == ["ab>c>", "d>"]
+
+
+@pytest.mark.parametrize("text", ["<" * 2_000_000, "<a>" * 10 + "<" * 2_000_000])
+def test_marks_that_no_answer_follows_take_linear_time(text: str) -> None:
+    began_s = time.process_time()
+    pieces = _pieces(text, ("<", ">"))
+    assert time.process_time() - began_s < 1  # seen: 1 ms; a search for each mark took hours
+    assert "".join(piece for piece, _ in pieces) == text
+    assert [piece for piece, is_answer in pieces if is_answer] == ["a>"] * text.count(">")
 
 
 @pytest.mark.parametrize(("text", "form"), [("a|b", TextForm(64, "|")), ("ab|cd", ANSWERS)])
