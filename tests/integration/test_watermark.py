@@ -130,7 +130,7 @@ def test_the_command_tells_what_a_file_carries(
         ({}, "exactly one of text and tokens"),
         ({"text": "a", "tokens": [1]}, "exactly one of text and tokens"),
         ({"text": "a", "watermark_gamma": 1.0}, "watermark_gamma"),
-        ({"text": "a" * ((1 << 20) + 1)}, "1048577 characters"),
+        ({"text": "a" * ((1 << 20) + 1)}, "1048577 bytes"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(
