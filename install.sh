@@ -163,8 +163,11 @@ make_environment() {
 pip() { "$prefix/bin/python" -m pip "$@"; }
 
 # pip would compile one file after the other (PIP_NO_COMPILE, which 0 switches on). Some packages have
-# files that are of another Python.
-byte_compile() { "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" || :; }
+# files that are of another Python. A fifth of the rest are tests of NumPy and lexers of Pygments: one that
+# is used is compiled then.
+byte_compile() {
+    "$prefix/bin/python" -m compileall -q -j 0 -x '/tests/|/pygments/lexers/' "$prefix/lib" || :
+}
 
 compiler() {
     for cxx in "${CXX:-}" c++ g++ clang++; do
@@ -301,14 +304,15 @@ install_hearth() {
 }
 
 # pip reads what the index says of one package after the other, on one core: two share the list.
+# The end of the log, which is shown, is the message of one that failed.
 install_requirements() {
     halves=$prefix/requirements
     awk -v out="$halves" '/^[^ #-]/ {n++} {print > (out "." n % 2)}' requirements.txt
-    install_half 0 &
+    install_half 0 >"$halves.log" 2>&1 &
     status=0
     install_half 1 || status=$?
-    wait $! || status=$?
-    rm -f "$halves".[01]
+    wait $! || { status=$?; cat "$halves.log"; }
+    rm -f "$halves.log" "$halves".[01]
     return "$status"
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,44 @@ def test_environment_that_was_left_without_pip_is_made_again(machine: Machine) -
         find_python; make_environment
     """
     assert machine.functions(script).stdout == "made\n"
+
+
+def test_every_requirement_is_installed_once_with_its_hashes(machine: Machine) -> None:
+    shutil.copy(REPOSITORY / "requirements.txt", machine.home)
+    script = """
+        pip() { while [ "$1" != -r ]; do shift; done; cat "$2" >>"installed.${2##*.}"; }
+        install_requirements; echo "status $?"
+    """
+    done = machine.functions(script)
+    assert done.stdout == "status 0\n", done.stderr
+    paths = [machine.home / f"installed.{half}" for half in (0, 1)]
+    entries = re.compile(r"^\S.*\n(?: .*\n)+", re.MULTILINE)
+    found = [entries.findall(path.read_text()) for path in paths]
+    wanted = entries.findall((REPOSITORY / "requirements.txt").read_text())
+    assert sorted([*found[0], *found[1]]) == sorted(wanted)
+    assert abs(len(found[0]) - len(found[1])) <= 1
+
+
+@pytest.mark.parametrize("broken", ["one", "two"])
+def test_requirement_that_cannot_be_installed_ends_the_step_and_is_the_end_of_its_log(
+    machine: Machine, broken: str
+) -> None:
+    requirements = "one==1 \\\n    --hash=a\ntwo==2 \\\n    --hash=b\n"
+    (machine.home / "requirements.txt").write_text(requirements)
+    script = f"""
+        pip() {{
+            while [ "$1" != -r ]; do shift; done
+            cat "$2"
+            ! grep -q {broken}== "$2" || {{ echo "no {broken}" >&2; return 3; }}
+        }}
+        step packages install_requirements; echo reached
+    """
+    done = machine.functions(script)
+    assert done.returncode == 1
+    assert "reached" not in done.stdout
+    shown = [line for line in done.stderr.splitlines() if line.startswith("  | ")]
+    assert shown[-1] == f"  | no {broken}"
+    assert "this step failed" in done.stderr.splitlines()[-1]
 
 
 def test_foreign_folder_is_no_place_for_the_environment(machine: Machine) -> None:
