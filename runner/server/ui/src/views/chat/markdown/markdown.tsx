@@ -1,7 +1,7 @@
 // Answers as elements. No text becomes markup: HTML in it is shown as it is written, pictures are
 // named and not fetched, and links lead to web pages and mail only.
 import type { Token, Tokens } from "marked";
-import { Fragment, h, type VNode, type ComponentChildren } from "preact";
+import { Component, Fragment, h, type VNode, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Blocks } from "./blocks.ts";
 import { Code } from "./code.tsx";
@@ -21,36 +21,62 @@ const FIRST_LEVEL = 3; // the page has its own h1, and an h2 for each answer
  * element and the list of elements, and not the list of all blocks. */
 const PART = 32;
 
+/** Shows what it was given, until that was settled: from then on it is given nothing, and nobody looks
+ * into it. To keep elements and give them again would do as well, but each element that is kept
+ * holds on to the whole tree in which it was first shown. */
+class Settling extends Component<{ settled: boolean; children?: ComponentChildren }> {
+  override shouldComponentUpdate(): boolean {
+    return !this.props.settled;
+  }
+
+  render(): ComponentChildren {
+    return this.props.children;
+  }
+}
+
 /** live: the text still grows. */
 export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
-  const state = useRef<{ blocks: Blocks; parts: VNode[]; done: VNode[]; level: Level } | null>(null);
-  state.current ??= { blocks: new Blocks(), parts: [], done: [], level: { last: FIRST_LEVEL - 1 } };
-  const { blocks, parts, done, level } = state.current;
+  const state = useRef<{ blocks: Blocks; beginning: number; settled: number; level: Level } | null>(null);
+  state.current ??= { blocks: new Blocks(), beginning: 0, settled: 0, level: { last: FIRST_LEVEL - 1 } };
+  const kept = state.current;
   // Before there is a formula: what follows it would move when it is set.
   useEffect(() => void (live && loadFormulas().catch(() => {})), [live]);
-  const { restarted, settled, rest } = blocks.next(text, live);
-  if (restarted) parts.length = done.length = 0;
-  // The same element again is what Preact does not look into.
-  for (const token of settled) {
-    done.push(<Fragment key={done.length}>{block(token, false, level)}</Fragment>);
-    if (done.length === PART) parts.push(part(parts.length, done.splice(0)));
+  const { restarted, settled, rest } = kept.blocks.next(text, live);
+  if (restarted) {
+    kept.beginning += 1;
+    kept.settled = 0;
+    kept.level.last = FIRST_LEVEL - 1;
   }
-  const ahead = { ...level };
-  const open = rest.map((token, at) => <Fragment key={done.length + at}>{block(token, live && at === rest.length - 1, ahead)}</Fragment>);
+  const before = kept.settled;
+  const shown = settled.map((token) => block(token, false, kept.level));
+  const ahead = { ...kept.level };
+  kept.settled += settled.length;
+  shown.push(...rest.map((token, at) => block(token, live && at === rest.length - 1, ahead)));
   return (
-    <div class="markdown">
-      {parts}
-      {part(parts.length, [...done, ...open])}
+    <div key={kept.beginning} class="markdown">
+      {parts(before, kept.settled, shown)}
     </div>
   );
 }
 
-function part(at: number, blocks: VNode[]): VNode {
-  return (
-    <div key={at} class="part">
-      {blocks}
-    </div>
-  );
+/** The elements of all parts. before: how many blocks need not be looked at again; settled: how many
+ * need not be from now on; shown: the blocks that follow those before. */
+function parts(before: number, settled: number, shown: ComponentChildren[]): VNode[] {
+  return Array.from({ length: Math.ceil((before + shown.length) / PART) }, (_, number) => {
+    const first = number * PART;
+    const end = Math.min(first + PART, before + shown.length);
+    const blocks = (): VNode[] =>
+      Array.from({ length: end - first }, (_, at) => (
+        <Settling key={at} settled={first + at < settled}>
+          {shown[first + at - before]}
+        </Settling>
+      ));
+    return (
+      <Settling key={number} settled={first + PART <= settled}>
+        {first + PART > before && <div class="part">{blocks()}</div>}
+      </Settling>
+    );
+  });
 }
 
 function block(token: Token, open: boolean, level: Level = { last: FIRST_LEVEL }): ComponentChildren {
