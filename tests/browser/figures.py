@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import tempfile
 import threading
@@ -150,14 +151,15 @@ def writer() -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """What a long answer took. frame_ms: processor time of the main thread for each frame;
-    moved: what layout shifts come from; heap_mb: JavaScript's, the most; private_mb: of the page's
-    process, the most."""
+    moved: what layout shifts come from; heap_mb: JavaScript's, the most; kept_mb: of it what is
+    left after a collection; private_mb: of the page's process, the most."""
 
     fps: float
     frame_ms: float
     shift: float
     moved: list[str]
     heap_mb: float
+    kept_mb: float
     private_mb: float
 
 
@@ -196,6 +198,10 @@ def stream(browser: Any, url: str) -> Streamed:
     seen = page.evaluate("window.seen")
     frames = seen["frames"]
     assert answer.get_attribute("data-state") == "done", "the answer did not come to its end"
+    shown = answer.locator(".markdown :is(h3, h4)").all_inner_texts()
+    assert shown == re.findall(r"^## (.+)", "".join(tokens()), re.MULTILINE), "blocks are missing"
+    cdp.send("HeapProfiler.collectGarbage")
+    kept = _metrics(cdp)["JSHeapUsedSize"]
     context.close()
     fps = 1000 * (len(frames) - 1) / (frames[-1] - frames[0])
     return Streamed(
@@ -204,6 +210,7 @@ def stream(browser: Any, url: str) -> Streamed:
         shift=seen["shift"],
         moved=seen["moved"],
         heap_mb=max(heaps) / 1e6,
+        kept_mb=kept / 1e6,
         private_mb=max(sizes) / 1e6,
     )
 
@@ -304,8 +311,9 @@ def main() -> None:
                 print(
                     f"{TOKENS:,} tokens at {RATE}/s: {found.fps:.1f} frames/s (above {MIN_FPS}), "
                     f"{found.frame_ms:.1f} ms of the processor for each, layout shift "
-                    f"{found.shift:.4f}, JavaScript {found.heap_mb:.0f} MB, process "
-                    f"{found.private_mb:.0f} MB (below {MAX_MEMORY_MB})"
+                    f"{found.shift:.4f}, JavaScript {found.heap_mb:.0f} MB ({found.kept_mb:.0f} MB "
+                    f"after a collection), process {found.private_mb:.0f} MB "
+                    f"(below {MAX_MEMORY_MB})"
                 )
                 print(*(f"  moved: {each}" for each in found.moved), sep="\n", end="")
         browser.close()

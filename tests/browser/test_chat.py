@@ -175,6 +175,9 @@ def test_an_answer_is_seen_as_it_comes_and_stopped(chat: Open, daemon: RunningDa
     expect(answer).to_contain_text("word3")
     expect(answer).to_have_attribute("data-state", "streaming")
     expect(answer.get_by_test_id("live-tokens")).to_contain_text("tokens")
+    full = one.at("context").inner_text()
+    expect(one.at("context")).not_to_have_text(full)  # grows with the answer
+    expect(answer).to_have_attribute("data-state", "streaming")
     one.at("stop").click()
     expect(answer).to_have_attribute("data-state", "stopped")
     expect(answer.get_by_test_id("status")).to_contain_text("Stopped.")

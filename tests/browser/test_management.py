@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,16 @@ from tests.registry_server import FakeRegistry, fake_registry
 
 pytestmark = pytest.mark.slow
 expect = playwright.expect
+PROGRAMS = {
+    *(
+        "OpenAI: Python",
+        "OpenAI: JavaScript",
+        "OpenAI: curl",
+        "Anthropic: Python",
+        "Ollama: Python",
+    ),
+    *("Claude Code", "Codex", "opencode", "Continue", "Zed", "Open WebUI", "LangChain"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +60,13 @@ def view(open_page: OpenPage, daemon: RunningDaemon, name: str) -> Any:
 def test_a_model_is_loaded_pinned_and_unloaded(open_page: OpenPage, daemon: RunningDaemon) -> None:
     page = view(open_page, daemon, "models")
     echo = model(page, "echo")
-    expect(echo.get_by_test_id("model-plan")).to_contain_text("needs")
+    expect(echo.get_by_test_id("model-plan")).to_have_text(
+        re.compile(r"^needs [\d.]+ \wB of [\d.]+ \wB free")
+    )
+    listed = httpx.get(f"{daemon.url}/api/tags").json()["models"]
+    ember = next(each for each in listed if each["name"] == "ember:latest")
+    for fact in (ember["details"]["quantization_level"], ", ".join(ember["capabilities"])):
+        expect(model(page, "ember").locator(".facts")).to_contain_text(fact)
     echo.get_by_test_id("model-load").click()
     expect(echo.get_by_test_id("model-state")).to_have_text("loaded")
     expect(echo.get_by_test_id("model-plan")).to_contain_text("takes up to")
@@ -201,6 +218,7 @@ def test_a_request_in_flight_is_seen_and_cancelled(
     page = view(open_page, daemon, "activity")
     request = page.get_by_test_id("request").filter(has_text="ember")
     expect(request).to_be_visible()
+    expect(request).to_contain_text("127.0.0.1")  # whose it is
     for name in ("tokens", "requests", "batch", "cache", "memory"):
         expect(page.get_by_test_id(f"graph-{name}").locator("canvas")).to_be_visible()
     assert breaches(page) == []
@@ -252,8 +270,9 @@ def test_settings_and_texts_for_other_programs(open_page: OpenPage, daemon: Runn
     page.get_by_test_id("settings-all").check()
     expect(page.locator('[data-testid=setting][data-name="num_parallel"]')).to_contain_text("16")
     programs = page.get_by_test_id("connect-program")
-    values = programs.locator("option").evaluate_all("found => found.map(each => each.value)")
-    assert len(values) >= 12
+    options = programs.locator("option")
+    assert set(PROGRAMS) <= set(options.all_text_contents())
+    values = options.evaluate_all("found => found.map(each => each.value)")
     for value in values:
         programs.select_option(value)
         expect(page.get_by_test_id("connect-snippet")).to_contain_text(daemon.url)
