@@ -5,7 +5,10 @@ is started. Knows numbers of models and devices, no processes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from modelfile.load_quantization import split_refusal
+from modelfile.parameters import MAX_RANKS
 from runner.errors import InvalidRequest
 from runner.models.load_request import LoadRequest
 from runner.models.model_files import ModelFiles
@@ -46,6 +49,15 @@ def check_ranks(files: ModelFiles, shape: ModelShape, request: LoadRequest) -> N
     if ranks > 1 and files.adapters:
         raise InvalidRequest(
             f"{asked} is for models without adapters; this one has {len(files.adapters)}",
+            param=asked,
+        )
+    if (refusal := split_refusal(asdict(request))) is not None:
+        raise InvalidRequest(refusal, param="quantize")
+    if ranks > MAX_RANKS:
+        raise InvalidRequest(
+            f"tensor_parallel={request.tensor_parallel} times"
+            f" pipeline_parallel={request.pipeline_parallel} are {ranks} processes, at most"
+            f" {MAX_RANKS} are supported",
             param=asked,
         )
     refusal = check_split(

@@ -62,6 +62,12 @@ def test_the_named_gpus_are_used_and_no_others() -> None:
     [
         ({"tensor_parallel": 3}, 0, "tensor_parallel=3 does not divide the model's 16 attention"),
         ({"tensor_parallel": 16}, 8, "need 16 GPUs, and PyTorch can use 8 here"),
+        ({"tensor_parallel": 16, "pipeline_parallel": 8}, 0, "are 128 processes, at most 64"),
+        (
+            {"tensor_parallel": 2, "quantize": "int8"},
+            0,
+            "quantize=int8 and tensor_parallel=2: a mo",
+        ),
         ({"pipeline_parallel": 29}, 0, "pipeline_parallel=29 is more than the model's 28 layers"),
         ({"tensor_parallel": 2, "devices": (0, 2)}, 2, "devices=0,2, but PyTorch can use 2 GPUs"),
         ({"tensor_parallel": 2, "devices": (1, 1)}, 2, "each of which can be named once"),
@@ -79,7 +85,7 @@ def test_what_cannot_be_is_refused_with_numbers(
 def test_heads_of_keys_and_experts_have_to_divide_too() -> None:
     with pytest.raises(InvalidRequest, match="neither divides the model's 6 key and value heads"):
         plan(shape=replace(QWEN_06B, heads_kv=(6,) * 28), tensor_parallel=4)
-    with pytest.raises(InvalidRequest, match="does not divide the model's 6 experts; try 1, 2, 3"):
+    with pytest.raises(InvalidRequest, match="does not divide the model's 6 experts; try 1, 2 or 3"):
         plan(shape=replace(QWEN_06B, experts=6), tensor_parallel=4)
 
 
