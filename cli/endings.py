@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from cli.session import Session
     from runner.replies import ReplyChunk
 
+_CONTEXT_NOTE = re.compile(r"num_ctx=\d+ is more than the model has: \d+ is used(; )?")
 _LIMITS = {
     "num_predict": "the answer was cut at num_predict, {eval_count} tokens; -1 sets no limit",
     "context": "the answer was cut: the context of {context} tokens is full; shorten the prompt, "
@@ -29,7 +31,7 @@ def is_cut(last: ReplyChunk) -> bool:
 
 def report_ending(session: Session, last: ReplyChunk) -> None:
     """Print on stderr what there is to say of an answer, or of a load; that the context is smaller
-    than was asked for only once."""
+    than was asked for, and which options have no effect, only once."""
     for line in ending_lines(last, session.options):
         status(f"({line})")
     used = last.get("num_ctx")
@@ -37,6 +39,10 @@ def report_ending(session: Session, last: ReplyChunk) -> None:
         wanted = session.options.get("num_ctx", "of the Modelfile")
         status(f"(num_ctx {wanted} is more than {session.model} has; {used} is used)")
     session.clamped_context = used
+    warning = _CONTEXT_NOTE.sub("", session.client.warning)
+    if warning and warning != session.told:
+        status(f"({warning})")
+    session.told = warning
 
 
 def ending_lines(last: ReplyChunk, options: Mapping[str, Any]) -> Iterator[str]:

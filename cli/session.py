@@ -20,7 +20,7 @@ class Session:
     messages, with which every conversation begins. alone: each message goes to the model without
     the others; raw: and without a template. progress: have chunks say how far a prompt is.
     toolbox: tools that the model may call. clamped_context: the num_ctx in place of a larger one
-    that the user was told of."""
+    that the user was told of; told: the last warning likewise."""
 
     client: Client
     model: str
@@ -38,6 +38,7 @@ class Session:
     progress: bool = False
     toolbox: Toolbox | None = None
     clamped_context: int | None = None
+    told: str = ""
     own: list[ReplyMessage] = field(default_factory=list)
     turns: list[ReplyMessage] = field(default_factory=list)
 
@@ -90,6 +91,7 @@ class Session:
         loaded = self.client.load(model, self.keep_alive, self.options)
         self.model = model
         self.system = self.clamped_context = None
+        self.told = ""
         self.clear()
         return loaded
 

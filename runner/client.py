@@ -103,6 +103,7 @@ class Client:
         self._where = self.base_url + source
         self._send = transport or HttpTransport(self.base_url, certificate)
         self._headers = {"User-Agent": USER_AGENT}
+        self.warning = ""  # that the last answer came with: options without effect
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
 
@@ -210,6 +211,7 @@ class Client:
         headers, content = _content(body)
         with self._request("POST", path, headers, content, timeout_s=None) as response:
             _raise_for_status(response)
+            self.warning = response.getheader("x-hearth-warning") or ""
             yield from _chunks(response)
 
     def post_form(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import httpx
 import pytest
 
 from cli.connection import connect
@@ -46,6 +48,24 @@ def test_a_smaller_context_than_was_asked_for_is_said_once(
     session.options = {}
     report_ending(session, {"num_ctx": 2048})
     assert "num_ctx of the Modelfile is more" in capsys.readouterr().err
+
+
+def test_options_without_effect_are_said_once(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = "num_ctx=99 is more than the model has: 64 is used"
+    useless = "num_gpu=7 has no effect: there is no GPU"
+    line = json.dumps({"done": True, "num_ctx": 64})
+    session = Session(connect(), "m", options={"num_ctx": 99, "num_gpu": 7})
+    said = []
+    for warning in (context, f"{context}; {useless}", f"{context}; {useless}", ""):
+        reply = httpx.Response(200, text=line, headers={"x-hearth-warning": warning})
+        daemon.answers["POST", "/api/generate"] = lambda _, reply=reply: reply
+        (last,) = session.complete("x")
+        report_ending(session, last)
+        said.append(capsys.readouterr().err)
+    smaller = "(num_ctx 99 is more than m has; 64 is used)\n"
+    assert said == [smaller, f"({useless})\n", "", ""]
 
 
 @pytest.mark.parametrize(
