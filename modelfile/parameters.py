@@ -23,7 +23,7 @@ from modelfile.load_quantization import KINDS, OFF
 from modelfile.samplers import SAMPLERS
 
 ParameterKind = Literal[
-    "int", "float", "bool", "text", "texts", "ids", "biases", "samplers", "choice"
+    "int", "float", "bool", "text", "texts", "ids", "shares", "biases", "samplers", "choice"
 ]
 
 MAX_STOPS = 64
@@ -32,6 +32,7 @@ MAX_IDS = 65_536
 MAX_STOP_BYTES = 256
 MAX_GRAMMAR_BYTES = 256 * 1024
 MAX_RANKS: Final = 64  # processes that compute one model
+MAX_SPLIT_DEVICES: Final = 16  # as llama.cpp
 MAX_BREAKER_BYTES = 40  # as llama.cpp
 _INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _ID = re.compile(r"\d{1,10}", re.ASCII)
@@ -61,7 +62,7 @@ class Parameter:
     @property
     def repeats(self) -> bool:
         """It may be given several times, and all of them count."""
-        return self.kind in ("texts", "ids", "biases", "samplers")
+        return self.kind in ("texts", "ids", "shares", "biases", "samplers")
 
 
 # fmt: off
@@ -70,6 +71,21 @@ _ROWS: Final = (
     Parameter("num_batch", "int", "maximum number of tokens per step", 512, 1, 65_536, load=True),
     Parameter("num_gpu", "int", "layers on the GPU; -1: as many as fit", -1, -1, 9999, load=True),
     Parameter("main_gpu", "int", "number of the only GPU to use; 0: all", None, 0, 63, load=True),
+    Parameter(
+        "split_mode", "choice",
+        "how several GPUs share a model: by layers, by rows of matrices, or not; backend llamacpp",
+        choices=("none", "layer", "row"), load=True,
+    ),
+    Parameter(
+        "tensor_split", "shares",
+        "proportions of the model on each GPU, such as 3,1; backend llamacpp; may be repeated",
+        (), maximum=1e9, max_items=MAX_SPLIT_DEVICES, load=True,
+    ),
+    Parameter(
+        "num_cpu_moe", "int",
+        "first layers whose experts stay in the machine's memory; default: as few as needed",
+        None, 0, 9999, load=True,
+    ),
     Parameter(
         "tensor_parallel", "int",
         "processes, each with its GPU, that share every layer; backend torch",
@@ -292,7 +308,7 @@ def parse_value(name: str, text: str) -> Any:
         return validate(name, float(text))
     if row.kind == "bool" and text in (*_TRUE, *_FALSE):
         return text in _TRUE
-    if row.kind in ("text", "texts", "ids", "biases", "samplers", "choice"):
+    if row.kind in ("text", "texts", "ids", "shares", "biases", "samplers", "choice"):
         return validate(name, text)
     raise _refusal(row, text)
 
@@ -333,6 +349,8 @@ def expected(row: Parameter) -> str:
         return f"at most {row.max_items} numbers from 0 to {row.maximum}"
     if row.kind == "ids":
         return f"at most {row.max_items} token ids"
+    if row.kind == "shares":
+        return f"at most {row.max_items} numbers from 0 to {row.maximum:g}"
     if row.kind == "biases":
         return (
             f"at most {MAX_BIASES} of TOKEN=BIAS, a token's number or a text and a number from"
@@ -393,6 +411,22 @@ def _check_ids(row: Parameter, value: Any) -> tuple[int, ...] | None:
     return tuple(found) if valid else None
 
 
+def _check_shares(row: Parameter, value: Any) -> tuple[float, ...] | None:
+    """A list, or texts with commas between numbers, as llama.cpp's option has them."""
+    given = value if isinstance(value, list | tuple) else [value]
+    if len(given) > row.max_items:
+        return None
+    parts = [part for each in given for part in (each.split(",") if type(each) is str else [each])]
+    if len(parts) > row.max_items:
+        return None
+    found: list[Any] = [
+        float(part) if type(part) is str and _FLOAT.fullmatch(part.strip()) else part
+        for part in parts
+    ]
+    valid = all(type(each) in (int, float) and 0 <= each <= (row.maximum or 0) for each in found)
+    return tuple(map(float, found)) if valid else None
+
+
 def _is_text(row: Parameter, value: Any) -> bool:
     size = len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
     return 0 < size <= (row.maximum or 0)
@@ -417,6 +451,7 @@ _CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "text": lambda row, value: value if _is_text(row, value) else None,
     "texts": _check_texts,
     "ids": _check_ids,
+    "shares": _check_shares,
     "biases": lambda _row, value: canonical(value),
     "samplers": lambda _row, value: samplers.canonical(value),
     "choice": _check_choice,

@@ -11,7 +11,9 @@ from typing import Any
 from runner.programs import CHILD_OPTIONS, ROOT_FOLDER
 
 INHERITED = (
-    "CUDA_VISIBLE_DEVICES",
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("GGML_VK_VISIBLE_DEVICES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"),  # Vulkan's
+    "HSA_OVERRIDE_GFX_VERSION",  # a GPU that ROCm does not list, as one that it does
     "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
     "SYSTEMROOT",
     "HEARTH_SANDBOX",

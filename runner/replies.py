@@ -38,12 +38,20 @@ class OllamaModelEntry(TypedDict):
     crashes: NotRequired[str]
 
 
+class DeviceEntry(TypedDict):
+    """What of a model is planned for a device, in bytes. shared: it is memory of the machine."""
+
+    name: str
+    size: int
+    shared: bool
+
+
 class RunningModelEntry(TypedDict):
-    """A model in memory. expires_at in centuries: it stays. stats null: its worker does not answer.
-    context_length: that of its last request. pool_tokens: what the cache holds now, which grows as
-    conversations need it. quantize: what its weights became while it was loaded.
-    shares_memory_of: the model whose weights and cache it uses; size and size_vram are 0 then, for
-    they are counted there."""
+    """A model in memory. devices: what of size_vram is where; left out where there is none.
+    expires_at in centuries: it stays. stats null: its worker does not answer. context_length: that
+    of its last request. pool_tokens: what the cache holds now, which grows as conversations need
+    it. quantize: what its weights became while it was loaded. shares_memory_of: the model whose
+    weights and cache it uses; size and size_vram are 0 then, for they are counted there."""
 
     name: str
     model: str
@@ -59,6 +67,7 @@ class RunningModelEntry(TypedDict):
     stats: dict[str, Any] | None
     shares_memory_of: NotRequired[str]
     quantize: NotRequired[str]
+    devices: NotRequired[list[DeviceEntry]]
 
 
 class OllamaMessage(TypedDict):

@@ -15,6 +15,7 @@ GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 THINK_LEVELS: Final = ("minimal", "low", "medium", "high", "max")
 ToolChoiceMode = Literal["none", "auto", "required"]
 Pooling = Literal["none", "mean", "cls", "last"]
+SplitMode = Literal["none", "layer", "row"]
 BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
 SPEECH_BACKENDS: Final = ("whisper", "piper")
 # LoRA adapters that act, by the names of their files in the store, each with its scale
@@ -405,7 +406,10 @@ class LoadPlan:
     kv_cache_type: str = "f16"
     flash_attention: bool | None = None  # None: where the backend supports it
     use_mmap: bool = True
-    main_gpu: int | None = None  # the only one that is used; None: all
+    gpu_devices: tuple[str, ...] = ()  # names of those with layers (llamacpp); empty: all
+    split_mode: SplitMode = "layer"  # how they share the model
+    tensor_split: tuple[float, ...] = ()  # in which proportions; of layers: how many each has
+    cpu_moe_layers: int = 0  # the first ones, whose experts stay with the processor
     use_mlock: bool = False
     numa: bool = False
     rope_frequency_base: float = 0.0  # 0: the model's own, as with the scale

@@ -36,7 +36,7 @@ def row(model: RunningModelEntry, now: datetime) -> tuple[str, ...]:
         short_digest(model.get("digest")),
         _quantization(model),
         "shared" if shared else size(model.get("size", 0)),
-        "-" if shared else processor(model.get("size", 0), model.get("size_vram", 0)),
+        "-" if shared else _processor(model),
         _context(model),
         until(model.get("expires_at"), now),
     )
@@ -47,6 +47,16 @@ def _quantization(model: RunningModelEntry) -> str:
     stored = model.get("details", {}).get("quantization_level") or "-"
     made = model.get("quantize")
     return stored if made is None else f"{made} of {stored}"
+
+
+def _processor(model: RunningModelEntry) -> str:
+    """Where its memory is; of several devices, on which."""
+    where = processor(model.get("size", 0), model.get("size_vram", 0))
+    devices = model.get("devices", [])
+    if len(devices) < 2:
+        return where
+    parts = [f"{each['name']} {size(each['size'])}" for each in devices]
+    return f"{where}: {', '.join(parts)}"
 
 
 def _context(model: RunningModelEntry) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cli.doctor.child import ChildFailed, ask
 from cli.doctor.finding import Finding, ok, problem, warning
+from cli.render import size
 from runner.settings import Settings
 
 _INSTALL = "./install.sh"
@@ -33,8 +34,18 @@ def check_engine(settings: Settings) -> Iterator[Finding]:
         yield warning("llama.cpp", f"{text} on the processor: it was built without the GPU",
                       f"CMAKE_ARGS=-DGGML_CUDA=on {_INSTALL}")  # fmt: skip
     else:
-        yield ok("llama.cpp", f"{text} on {'GPUs' if offload else 'the processor'}")
+        yield ok("llama.cpp", f"{text} on {_devices(probed) if offload else 'the processor'}")
     yield from _kernels(settings, offload, bool(tried["kernels"]))
+
+
+def _devices(probed: dict[str, Any]) -> str:
+    """Those that llama.cpp would use, with their memory."""
+    shown = [
+        f"{each['name']} ({each['description']}), {size(each['free_bytes'])} of"
+        f" {size(each['total_bytes'])} free{', shared with the processor' * each['shared']}"
+        for each in probed["devices"]
+    ]
+    return "; ".join(shown) or "GPUs, of which it finds none now"
 
 
 def _kernels(settings: Settings, offload: bool, run: bool) -> Iterator[Finding]:

@@ -1,5 +1,5 @@
-"""A model that several processes compute: whether that can be, and on which GPUs, told before any
-is started. Knows numbers of models and devices, no processes.
+"""A model on several devices, or in several processes: whether that can be, and on which, told
+before any is started. Knows numbers of models and devices, no processes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import asdict
 from modelfile.load_quantization import split_refusal
 from modelfile.parameters import MAX_RANKS
 from runner.errors import InvalidRequest
+from runner.models.devices import Device
 from runner.models.load_request import LoadRequest
 from runner.models.model_files import ModelFiles
 from runner.models.model_shape import ModelShape
@@ -72,9 +73,42 @@ def check_ranks(files: ModelFiles, shape: ModelShape, request: LoadRequest) -> N
         raise InvalidRequest(refusal, param=asked)
 
 
-def chosen_gpus(request: LoadRequest, gpu_bytes: Sequence[int]) -> tuple[int, ...]:
-    """The free memory of the GPU of each process, of those there are; none: the processor computes.
-    Raises InvalidRequest when there are fewer."""
+def check_devices(request: LoadRequest, devices: Sequence[Device]) -> None:
+    """Raises InvalidRequest for what llama.cpp's devices cannot be asked for, with those there are.
+    Where there is none, the processor computes whatever was asked for."""
+    if not devices or request.num_gpu == 0:
+        return
+    there = f"llama.cpp can use {len(devices)} here: {', '.join(map(str, devices))}"
+    number, shares = request.main_gpu or 0, request.tensor_split
+    if number >= len(devices):
+        raise InvalidRequest(
+            f"main_gpu={number} is the device after the first {number}, and {there}",
+            param="main_gpu",
+        )
+    if shares and len(shares) != len(devices):
+        raise InvalidRequest(
+            f"tensor_split={_listed(shares)} has {len(shares)} proportions, one for each device is"
+            f" needed, and {there}",
+            param="tensor_split",
+        )
+    if shares and not any(shares):
+        raise InvalidRequest(
+            f"tensor_split={_listed(shares)} leaves nothing to any device; num_gpu=0 computes with"
+            " the processor",
+            param="tensor_split",
+        )
+    unable = [str(device) for device in devices if not device.splits_rows]
+    if request.split_mode == "row" and unable:
+        raise InvalidRequest(
+            f"split_mode=row is not possible on {', '.join(unable)}: its backend in this llama.cpp"
+            " does not split matrices; use split_mode layer",
+            param="split_mode",
+        )
+
+
+def chosen_gpus(request: LoadRequest, gpus: Sequence[Device]) -> tuple[Device, ...]:
+    """The GPU of each process, of those that torch can use; none: the processor computes. Raises
+    InvalidRequest when there are fewer."""
     if request.num_gpu == 0:
         if request.devices:
             raise InvalidRequest(
@@ -91,23 +125,23 @@ def chosen_gpus(request: LoadRequest, gpu_bytes: Sequence[int]) -> tuple[int, ..
                 f" pipeline_parallel={request.pipeline_parallel}",
                 param="devices",
             )
-        absent = [number for number in request.devices if number >= len(gpu_bytes)]
+        absent = [number for number in request.devices if number >= len(gpus)]
         if absent or len(set(request.devices)) < len(request.devices):
             raise InvalidRequest(
-                f"devices={_listed(request.devices)}, but PyTorch can use {len(gpu_bytes)} GPUs"
+                f"devices={_listed(request.devices)}, but PyTorch can use {len(gpus)} GPUs"
                 " here, numbered from 0, each of which can be named once",
                 param="devices",
             )
-        return tuple(gpu_bytes[number] for number in request.devices)
-    if 0 < len(gpu_bytes) < request.ranks:
+        return tuple(gpus[number] for number in request.devices)
+    if 0 < len(gpus) < request.ranks:
         raise InvalidRequest(
             f"tensor_parallel={request.tensor_parallel} times"
             f" pipeline_parallel={request.pipeline_parallel} need {request.ranks} GPUs, and PyTorch"
-            f" can use {len(gpu_bytes)} here; num_gpu=0 computes with the processor",
+            f" can use {len(gpus)} here; num_gpu=0 computes with the processor",
             param="tensor_parallel",
         )
-    return tuple(gpu_bytes[: request.ranks])
+    return tuple(gpus[: request.ranks])
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
+def _listed(numbers: Sequence[float]) -> str:
+    return ",".join(f"{number:g}" for number in numbers)

@@ -62,7 +62,8 @@ class Lease:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to tell of options without effect, or with another than was asked for."""
-        return load_notes({**self.parameters, **self.options}, self.plan, self.clamped_context)
+        given = {**self.parameters, **self.options}
+        return load_notes(given, self.resident.load.plan, self.clamped_context)
 
     @property
     def capabilities(self) -> ModelCapabilities:

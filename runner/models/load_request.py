@@ -12,6 +12,7 @@ from typing import Any
 
 from modelfile.load_quantization import OFF
 from runner.settings import Settings
+from runner.types import SplitMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class LoadRequest:
     flash_attention: bool | None = None
     use_mmap: bool = True
     main_gpu: int | None = None
+    split_mode: SplitMode | None = None
+    tensor_split: tuple[float, ...] = ()
+    num_cpu_moe: int | None = None
     use_mlock: bool = False
     numa: bool = False
     rope_frequency_base: float = 0.0
@@ -68,6 +72,9 @@ def load_request(
         flash_attention=settings.flash_attention,
         use_mmap=True if use_mmap is None else use_mmap,
         main_gpu=_positive(given.get("main_gpu")),
+        split_mode=given.get("split_mode"),
+        tensor_split=tuple(given.get("tensor_split") or ()),
+        num_cpu_moe=given.get("num_cpu_moe"),
         use_mlock=bool(given.get("use_mlock")),
         numa=bool(given.get("numa")),
         rope_frequency_base=given.get("rope_frequency_base") or 0.0,

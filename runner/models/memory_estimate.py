@@ -5,24 +5,42 @@ Upper estimates, computed before anything is loaded. Sizes in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.models.model_shape import ModelShape
+from runner.replies import DeviceEntry
 
 PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an upper estimate
 TORCH_PROCESS_BYTES = 160 << 20  # its libraries: what a process with ember takes more with them
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceBytes:
+    """What of a load lies on a device. key: equal for two names of the same one. shared: it is
+    memory of the machine."""
+
+    name: str
+    key: str
+    size_bytes: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """What a load takes. gpu_bytes is the part of the sum that lies on devices; swap_bytes comes
-    on top: memory that the copies of finished sequences may grow to."""
+    """What a load takes. devices: the part of the sum that lies on each; swap_bytes comes on top:
+    memory that the copies of finished sequences may grow to."""
 
     weights_bytes: int
     cache_bytes: int
     compute_bytes: int
-    gpu_bytes: int = 0
+    devices: tuple[DeviceBytes, ...] = ()
     swap_bytes: int = 0
+
+    @property
+    def gpu_bytes(self) -> int:
+        """What lies on devices."""
+        return sum(device.size_bytes for device in self.devices)
 
     @property
     def total_bytes(self) -> int:
@@ -32,7 +50,8 @@ class MemoryEstimate:
     @property
     def host_bytes(self) -> int:
         """The part in the machine's own memory, with the swap."""
-        return self.total_bytes - self.gpu_bytes + self.swap_bytes
+        apart = sum(device.size_bytes for device in self.devices if not device.shared)
+        return self.total_bytes - apart + self.swap_bytes
 
     @property
     def parts(self) -> str:
@@ -40,20 +59,25 @@ class MemoryEstimate:
         weights, cache = gib(self.weights_bytes), gib(self.cache_bytes)
         return f"weights {weights} + cache {cache} + compute {gib(self.compute_bytes)}"
 
-    def with_gpu_layers(self, gpu_layers: int, layers: int, ranks: int = 1) -> MemoryEstimate:
-        """The estimate when gpu_layers of a model's layers lie on devices, the output layer
-        counted as one more. ranks: the processes that compute it."""
-        if gpu_layers == 0:
-            return self
-        share = gpu_layers / (layers + 1)
-        gpu_bytes = int((self.weights_bytes + self.cache_bytes) * share)
-        return replace(self, gpu_bytes=gpu_bytes + self.compute_bytes - ranks * PROCESS_BYTES)
+    def on_devices(self, devices: Sequence[tuple[str, str]]) -> MemoryEstimate:
+        """The estimate when all layers lie in equal parts on devices, each by name and key, with a
+        process for each."""
+        there = self.total_bytes - len(devices) * PROCESS_BYTES
+        size = there // max(1, len(devices))
+        return replace(self, devices=tuple(DeviceBytes(*names, size) for names in devices))
+
+    def device_entries(self) -> list[DeviceEntry]:
+        """What lies on each device, as answers tell it."""
+        return [
+            {"name": device.name, "size": device.size_bytes, "shared": device.shared}
+            for device in self.devices
+        ]
 
     def describe(self) -> str:
         """The estimate in one line, for the log."""
-        return (
-            f"at most {gib(self.total_bytes)} ({self.parts}), {gib(self.gpu_bytes)} of it on GPUs"
-        )
+        parts = [f"{gib(device.size_bytes)} on {device.name}" for device in self.devices]
+        where = ", ".join(parts) if len(parts) > 1 else f"{gib(self.gpu_bytes)} of it on GPUs"
+        return f"at most {gib(self.total_bytes)} ({self.parts}), {where}"
 
 
 def compute_bytes(shape: ModelShape, batch: int, pool: int, flash_attention: bool | None) -> int:

@@ -8,11 +8,13 @@ Knows no process, store or HTTP; sizes in bytes, lengths in tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from modelfile.cache_types import torch_cache_type
 from runner.errors import InsufficientMemory
-from runner.models.device_split import check_ranks, chosen_gpus
+from runner.models.device_plan import GPU_HEADROOM_BYTES, DevicePlan, plan_devices
+from runner.models.device_split import check_devices, check_ranks, chosen_gpus
+from runner.models.devices import Device
 from runner.models.load_request import LoadRequest
 from runner.models.memory_estimate import (
     PROCESS_BYTES,
@@ -36,35 +38,40 @@ MIN_SWAP_TOKENS = 2048  # a swap that holds less than these is no use
 SWAP_SHARE = 0.25  # of the memory that the plan leaves free, for copies of finished sequences
 MAX_SWAP_BYTES = 4 << 30
 TORCH_SPARE_TOKENS = 32  # of each sequence: two blocks of its cache
-GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """The memory a plan may use now. gpu_bytes: free memory of each usable device; empty when
-    llama.cpp was built without one. torch_gpu_bytes: of each that torch can use."""
+    """The memory a plan may use now. devices: those that llama.cpp can use, in its order;
+    torch_devices: those that torch can use, in its own."""
 
     free_bytes: int
-    gpu_bytes: tuple[int, ...] = ()
-    torch_gpu_bytes: tuple[int, ...] = ()
+    devices: tuple[Device, ...] = ()
+    torch_devices: tuple[Device, ...] = ()
 
-    def gpus(self, backend: BackendName, request: LoadRequest) -> tuple[int, ...]:
-        """Free memory of the devices that the backend is to use. Raises InvalidRequest when those
+    def usable(self, backend: BackendName, request: LoadRequest) -> tuple[Device, ...]:
+        """The devices that the backend may use for the request. Raises InvalidRequest when those
         that were asked for are not there."""
         if backend == "torch":
-            return chosen_gpus(request, self.torch_gpu_bytes)
-        return self.gpu_bytes
+            return chosen_gpus(request, self.torch_devices)
+        if backend != "llamacpp":
+            return ()
+        check_devices(request, self.devices)
+        return self.devices
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """How a model is loaded, and the memory that takes. pool_token_bytes: of the cache, and
-    step_token_bytes: of a step's buffers, for each token that the cache can hold."""
+    step_token_bytes: of a step's buffers, for each token that the cache can hold. request: what was
+    wanted; devices: that its backend could use."""
 
     load_plan: LoadPlan
     estimate: MemoryEstimate
     pool_token_bytes: float = 0.0
     step_token_bytes: float = 0.0
+    request: LoadRequest = field(default_factory=LoadRequest)
+    devices: tuple[Device, ...] = ()
 
     def with_pool(self, pool_tokens: int) -> MemoryPlan:
         """The plan with a cache of another size."""
@@ -111,31 +118,13 @@ def max_sequences(num_parallel: int) -> int:
     return min(MAX_SEQUENCES, max(1, num_parallel) * 2 + 8)
 
 
-def gpu_layers(
-    shape: ModelShape, estimate: MemoryEstimate, num_gpu: int | None, gpu_bytes: Sequence[int]
-) -> int:
-    """How many layers go to the devices, counting the output layer as one more: as many as fit
-    with their share of the cache, or num_gpu as it was requested (0: none)."""
-    every = shape.layers + 1
-    if not gpu_bytes or num_gpu == 0:
-        return 0
-    if num_gpu is not None:
-        return min(num_gpu, every)
-    per_layer = (estimate.weights_bytes + estimate.cache_bytes) / every
-    fitting = 0
-    for free in gpu_bytes:
-        usable = free - GPU_HEADROOM_BYTES - (estimate.compute_bytes - PROCESS_BYTES)
-        fitting += int(max(0, usable) // max(1, per_layer))
-    return min(fitting, every)
-
-
 def plan_memory(
     files: ModelFiles, shape: ModelShape, request: LoadRequest, budget: MemoryBudget
 ) -> MemoryPlan:
     """The plan for loading files within budget. Raises InsufficientMemory with the numbers,
     InvalidRequest for a model that cannot be split as it shall be."""
     check_ranks(files, shape, request)
-    plan = _propose(files, shape, request, budget)
+    plan = replace(_propose(files, shape, request, budget), request=request)
     left = budget.free_bytes - plan.estimate.host_bytes
     if left < 0:
         raise _refusal(plan.estimate, max(0, budget.free_bytes))
@@ -152,7 +141,7 @@ def _propose(
         files, shape = replace(files, draft=None), replace(shape, draft=None)
     if files.backend != "torch":
         return _plan(files, shape, request, budget, request.kv_cache_type)
-    if budget.torch_gpu_bytes:
+    if budget.torch_devices:
         # There weights stay as they are stored; on a CPU they are floats.
         stored = shape.weights_bytes if shape.stored_bytes is None else shape.stored_bytes
         cache_type = torch_cache_type(request.kv_cache_type, gpu=True)
@@ -172,8 +161,9 @@ def _plan(
 ) -> MemoryPlan:
     context, torch = context_length(shape, request), files.backend == "torch"
     per_token = shape.cache_bytes_per_token(cache_type) * _copies(shape, request)
-    gpus = budget.gpus(files.backend, request)
-    after_weights = max(0, budget.free_bytes + sum(gpus) - shape.all_weights_bytes)
+    gpus = budget.usable(files.backend, request)
+    apart = sum(device.free_bytes for device in gpus if not device.shared)
+    after_weights = max(0, budget.free_bytes + apart - shape.all_weights_bytes)
     pool = pool_tokens(context, request.num_parallel, per_token, after_weights)
     growing = _can_grow(files, gpus, request)
     if growing:
@@ -182,11 +172,15 @@ def _plan(
     step_bytes = compute_bytes(shape, batch, pool, request.flash_attention)
     step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
     estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
+    split = DevicePlan()
     if torch:
         estimate = _for_torch(estimate, per_token, request)
         layers = _all_or_no_layers(shape, estimate, request, gpus)
+        if layers:
+            estimate = estimate.on_devices([(device.name, device.key) for device in gpus])
     else:
-        layers = gpu_layers(shape, estimate, request.num_gpu, gpus)
+        split = plan_devices(shape, estimate, request, gpus, budget.free_bytes)
+        estimate, layers = split.add_to(estimate), split.layers
     load_plan = LoadPlan(
         path=files.path,
         backend=files.backend,
@@ -201,7 +195,10 @@ def _plan(
         kv_cache_type=cache_type,
         flash_attention=request.flash_attention,
         use_mmap=request.use_mmap,
-        main_gpu=request.main_gpu,
+        gpu_devices=tuple(device.name for device in split.devices),
+        split_mode=split.mode,
+        tensor_split=split.shares,
+        cpu_moe_layers=split.cpu_moe_layers,
         use_mlock=request.use_mlock,
         numa=request.numa,
         rope_frequency_base=request.rope_frequency_base,
@@ -221,17 +218,18 @@ def _plan(
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    estimate = estimate.with_gpu_layers(layers, shape.layers, request.ranks)
-    return MemoryPlan(load_plan, estimate, per_token, step_token_bytes)
+    return MemoryPlan(load_plan, estimate, per_token, step_token_bytes, request, gpus)
 
 
 def _all_or_no_layers(
-    shape: ModelShape, estimate: MemoryEstimate, request: LoadRequest, gpus: Sequence[int]
+    shape: ModelShape, estimate: MemoryEstimate, request: LoadRequest, gpus: Sequence[Device]
 ) -> int:
     """torch does not spread layers over devices: each rank's part has to fit on its own."""
-    smallest = (min(gpus),) if gpus else ()
-    layers = gpu_layers(shape, _of_rank(estimate, request.ranks), request.num_gpu, smallest)
-    return layers if layers > shape.layers else 0
+    every, free_bytes = shape.layers + 1, min((gpu.free_bytes for gpu in gpus), default=0)
+    part_bytes = estimate.total_bytes // request.ranks - PROCESS_BYTES + GPU_HEADROOM_BYTES
+    wanted = every if request.num_gpu is None else request.num_gpu
+    fits = part_bytes <= free_bytes or request.num_gpu is not None
+    return every if gpus and wanted >= every and fits else 0
 
 
 def _for_torch(
@@ -247,22 +245,13 @@ def _for_torch(
     )
 
 
-def _of_rank(estimate: MemoryEstimate, ranks: int) -> MemoryEstimate:
-    """What one of so many processes has of it."""
-    return MemoryEstimate(
-        estimate.weights_bytes // ranks,
-        estimate.cache_bytes // ranks,
-        estimate.compute_bytes // ranks,
-    )
-
-
 def _copies(shape: ModelShape, request: LoadRequest) -> float:
     """How often the cache is there: where there are fewer heads of keys than processes that share a
     layer, several have the same one."""
     return max(1.0, request.tensor_parallel / max(1, *shape.heads_kv))
 
 
-def _can_grow(files: ModelFiles, gpus: Sequence[int], request: LoadRequest) -> bool:
+def _can_grow(files: ModelFiles, gpus: Sequence[Device], request: LoadRequest) -> bool:
     """Whether the cache can be made larger while the model is loaded. One on GPUs has from the
     start what it may have: how many layers go there depends on it."""
     on_cpu = not gpus or request.num_gpu == 0

@@ -14,6 +14,7 @@ from modelfile.load_quantization import loaded_bytes, quantized_tensors
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
+from runner.models.layer_sizes import LayerSizes, layer_sizes
 from runner.models.model_files import draft_model, runs_on_torch
 from runner.models.vision import ProjectorShape, projector_of, projector_shape
 
@@ -33,7 +34,8 @@ class ModelShape:
     model that proposes tokens, loaded beside it; projector likewise. stored_bytes: what torch has
     of the weights on a GPU, where that is not weights_bytes. work_bytes: what requests take beside
     the cache and the buffers of a step. original_context: beyond which positions are rotated in
-    another way; 0: in one way only. experts: of a layer; 0: it has none."""
+    another way; 0: in one way only. experts: of a layer; 0: it has none. sizes: of the
+    weights of the model's own file; None: all its layers count as equal."""
 
     weights_bytes: int
     context_length: int
@@ -50,6 +52,7 @@ class ModelShape:
     work_bytes: int = 0
     original_context: int = 0
     experts: int = 0
+    sizes: LayerSizes | None = None
 
     @property
     def all_weights_bytes(self) -> int:
@@ -122,6 +125,7 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
         value_length=header.value_length or 0,
         original_context=_original_context(header),
         experts=header.expert_count or 0,
+        sizes=layer_sizes(header.tensors, layers),
     )
 
 

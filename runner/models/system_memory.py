@@ -15,11 +15,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
 
 
+_PCI = Path("/sys/bus/pci/devices")
+
+
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """One device that the backend can use."""
+    """An NVIDIA GPU. id: its address on the PCI bus."""
 
-    index: int
+    id: str
     name: str
     total_bytes: int
     free_bytes: int
@@ -92,9 +95,24 @@ def visible_devices(variable: str | None) -> tuple[int, ...] | None:
 
 def _gpu(pynvml, index: int) -> GpuMemory:  # type: ignore[no-untyped-def]
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    domain, _, rest = pynvml.nvmlDeviceGetPciInfo(handle).busId.lower().partition(":")
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     name = pynvml.nvmlDeviceGetName(handle)
-    return GpuMemory(index, str(name), int(memory.total), int(memory.free))
+    return GpuMemory(
+        f"{domain[-4:]}:{rest}", str(name), int(memory.total), int(memory.free)
+    )  # NVML writes domains with eight digits, everybody else with four
+
+
+def free_of_pci(folder: Path = _PCI) -> dict[str, int]:
+    """Free memory by address on the PCI bus, of the GPUs whose drivers tell: NVIDIA's, and on Linux
+    AMD's."""
+    found = {gpu.id: gpu.free_bytes for gpu in gpu_memory()}
+    for total_file in folder.glob("*/mem_info_vram_total"):
+        device = total_file.parent
+        total, used = _number(total_file), _number(device / "mem_info_vram_used")
+        if total is not None and used is not None:
+            found[device.name] = max(0, total - used)
+    return found
 
 
 def _number(path: Path) -> int | None:

@@ -120,6 +120,7 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             adapters=(),
             draft_tokens=0,
             draft_path=None,
+            cpu_moe_layers=0,
             projector=None,
             tensor_parallel=1,
             pipeline_parallel=1,

@@ -11,17 +11,19 @@ _GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # of Linux, of Linux 
 
 
 def probe() -> int:
-    """Print one line of JSON: version, gpu_offload (whether llama.cpp can put layers on a GPU) and
-    torch_gpu, or {"error"}. Returns the exit code."""
+    """Print one line of JSON: version, gpu_offload (whether llama.cpp can put layers on a GPU), the
+    devices that it would use, and torch_gpu, or {"error"}. Returns the exit code."""
     try:
         from llama_cpp import llama_cpp as native
 
         from runner.backends.host_sampling.library import start_library
+        from runner.backends.llamacpp.devices import devices
 
         start_library()
         facts = {
             "version": native.llama_version().decode(),
             "gpu_offload": bool(native.llama_supports_gpu_offload()),
+            "devices": devices(),
             "torch_gpu": torch_gpu(),
         }
         print(json.dumps(facts))

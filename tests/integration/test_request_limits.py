@@ -201,7 +201,7 @@ def test_options_without_effect_are_told_in_a_header(client: httpx.Client, route
     told = client.post(route, json=body).headers["x-hearth-warning"]
     assert told == (
         "num_ctx=99999 is more than the model has: 4096 is used; "
-        "main_gpu=3 has no effect: the model is computed by the processor"
+        "main_gpu=3 has no effect: only the backend llamacpp has it"
     )
     plain = client.post(route, json={**body, "options": {"temperature": 0}})
     assert "x-hearth-warning" not in plain.headers

@@ -5,6 +5,7 @@ Knows the fields of its parameter structures, nothing of when they are used.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from llama_cpp import llama_cpp as native
@@ -12,6 +13,7 @@ from llama_cpp import llama_cpp as native
 from registry.formats.gguf.types import TENSOR_NUMBERS
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.threads import threads_for
+from runner.backends.llamacpp import devices
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -24,6 +26,11 @@ _LOAD_MODES = {  # by mmap and mlock
     (False, True): native.LLAMA_LOAD_MODE_MLOCK,
     (True, False): native.LLAMA_LOAD_MODE_MMAP,
     (True, True): native.LLAMA_LOAD_MODE_MMAP_MLOCK,
+}
+_SPLIT_MODES = {
+    "none": native.LLAMA_SPLIT_MODE_NONE,
+    "layer": native.LLAMA_SPLIT_MODE_LAYER,
+    "row": native.LLAMA_SPLIT_MODE_ROW,
 }
 _SAME_BITS = {  # the types of models whose matrices hearth's kernels compute
     getattr(native, f"LLAMA_FTYPE_MOSTLY_{name}")
@@ -40,14 +47,20 @@ _FLASH_ATTENTION = {
 
 
 def model_parameters(plan: LoadPlan) -> Any:
-    """llama_model_params for the plan, without a progress callback."""
+    """llama_model_params for the plan, without a progress callback. Raises ModelLoadFailed."""
     params = native.llama_model_default_params()
     params.n_gpu_layers = plan.gpu_layers
     # Its own kernels want weights copied into another order; hearth's read them as they are
     params.use_extra_bufts = not plan.native_kernels
     params.load_mode = _LOAD_MODES[plan.use_mmap, plan.use_mlock]
-    if plan.main_gpu is not None:
-        params.split_mode, params.main_gpu = native.LLAMA_SPLIT_MODE_NONE, plan.main_gpu
+    if plan.gpu_layers and plan.gpu_devices:
+        kept = [devices.device_list(plan.gpu_devices), devices.shares(plan.tensor_split)]
+        params.devices = ctypes.cast(kept[0], ctypes.c_void_p)
+        params.split_mode, params.tensor_split = _SPLIT_MODES[plan.split_mode], kept[1]
+        if plan.cpu_moe_layers:
+            kept.append(devices.experts_on_cpu(plan.cpu_moe_layers))
+            params.tensor_buft_overrides = ctypes.cast(kept[2], ctypes.c_void_p)
+        params.kept = kept  # for as long as they are pointed to
     return params
 
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from runner.replies import DeviceEntry
+
 
 class PullEntry(TypedDict):
     """A pull in the background. completed and total: of the file that is on its way; name: of the
@@ -30,7 +32,8 @@ class PullList(TypedDict):
 class PlanResponse(TypedDict):
     """What a load takes, or would. fits: it is loaded, fits now, once idle models have left, or
     never; message says why then. needed: in the machine's memory; swap: what copies of finished
-    requests may grow to besides; free: what a load may use now."""
+    requests may grow to besides; free: what a load may use now. devices: what of gpu lies on each;
+    cpu_moe_layers: whose experts stay in the machine's memory."""
 
     model: str
     fits: Literal["loaded", "now", "after_unloading", "never"]
@@ -46,6 +49,8 @@ class PlanResponse(TypedDict):
     backend: str | None
     quantize: str | None
     gpu_layers: int
+    cpu_moe_layers: int
+    devices: list[DeviceEntry]
 
 
 class Finding(TypedDict):

@@ -51,4 +51,6 @@ def _fields(model: str, forecast: LoadForecast) -> PlanResponse:
         "backend": None if load_plan is None else load_plan.backend,
         "quantize": None if load_plan is None else load_plan.quantize,
         "gpu_layers": 0 if load_plan is None else load_plan.gpu_layers,
+        "cpu_moe_layers": 0 if load_plan is None else load_plan.cpu_moe_layers,
+        "devices": estimate.device_entries(),
     }

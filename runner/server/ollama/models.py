@@ -122,6 +122,8 @@ def _resident(item: Resident, stats: dict[str, Any] | None, whose: Parents) -> R
     }
     if plan.quantize is not None:
         entry["quantize"] = plan.quantize
+    if estimate.devices and item is first:
+        entry["devices"] = estimate.device_entries()
     if item is not first:
         entry["shares_memory_of"] = _name(first)
     return entry

@@ -42,8 +42,18 @@ GOOD: list[tuple[str, str, Any]] = [
     ("logit_bias", "15043=-1.5", ("15043=-1.5",)),
     ("lora_scale", "-.5", -0.5),
     ("backend", "auto", "auto"),
+    ("tensor_split", "3, 1.5,0", (3.0, 1.5, 0.0)),
+    ("tensor_split", "2", (2.0,)),
+    ("split_mode", "row", "row"),
+    ("num_cpu_moe", "9999", 9999),
 ]
 BAD: list[tuple[str, str]] = [
+    ("tensor_split", "3,x"),
+    ("tensor_split", "-1"),
+    ("tensor_split", "3,"),
+    ("tensor_split", ",".join("1" * 17)),
+    ("split_mode", "tensor"),
+    ("num_cpu_moe", "-1"),
     ("num_ctx", "0"),
     ("num_ctx", "4k"),
     ("num_ctx", "4096.5"),
@@ -121,6 +131,14 @@ def test_json_values_of_a_wrong_type_or_range_are_refused(name: str, value: Any)
 def test_a_number_of_thousands_of_digits_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match=f"parameter {name} is 'a number of 16610 bits'"):
         validate(name, 10**5000)
+
+
+def test_proportions_are_numbers_or_their_text() -> None:
+    for value in ([3, 1], (3.0, 1.0), "3,1", ["3", 1], ["3,1"]):
+        assert validate("tensor_split", value) == (3.0, 1.0)
+    for refused in ([True], [None], [float("nan")], [1e12], {"0": 1}, [[1]]):
+        with pytest.raises(ParameterError, match="at most 16 numbers from 0 to 1e"):
+            validate("tensor_split", refused)
 
 
 def test_whole_floats_are_taken_for_whole_numbers() -> None:

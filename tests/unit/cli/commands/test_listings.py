@@ -102,6 +102,19 @@ def test_ps_shows_what_of_the_context_the_cache_holds_so_far(
         assert f"100% CPU {context} 5 hours" in lines(capsys)[1]
 
 
+def test_ps_shows_what_is_on_which_of_several_devices(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {"name": "GPU0", "size": 12_000_000, "shared": False}
+    second = {"name": "GPU1", "size": 8_000_000, "shared": False}
+    both = "100% GPU: GPU0 12 MB, GPU1 8.0 MB 2048"
+    for devices, shown in (([first], "100% GPU 2048"), ([first, second], both)):
+        on_gpus = {"size_vram": LOADED["size"], "devices": devices}
+        daemon.reply("GET", "/api/ps", {"models": [LOADED | on_gpus]})
+        assert execute(["ps"]) == 0
+        assert shown in lines(capsys)[1]
+
+
 def test_ps_counts_shared_memory_once(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli.doctor import child, engine
 from runner.settings import Settings
 
-PROBE = {"version": "0.5", "gpu_offload": False, "torch_gpu": False}
+PROBE = {"version": "0.5", "gpu_offload": False, "devices": [], "torch_gpu": False}
 FACTS = {"level": "avx2", "better": {"avx512": ["avx512f"]}, "libraries": ["llamacpp"],
          "compiler": True}  # fmt: skip
 
@@ -35,6 +35,24 @@ def test_which_kernels_run_and_why_not_better_ones(
     assert (found.area, found.level) == ("kernels", level)
     assert said in found.text
     assert mend in str(found.mend)
+
+
+def test_the_devices_of_llamacpp_are_told_with_their_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = {"name": "MTL0", "description": "M3", "free_bytes": 5 * 10**9,
+              "total_bytes": 6 * 10**9, "shared": True}  # fmt: skip
+    known = {**PROBE, **FACTS, "kernels": False, "gpu_offload": True}
+    for devices, said in (
+        ([device], "on MTL0 (M3), 5.0 GB of 6.0 GB free, shared with the processor"),
+        ([device | {"shared": False}], "6.0 GB free"),
+        ([], "on GPUs, of which it finds none now"),
+    ):
+        answer = {**known, "devices": devices}
+        monkeypatch.setattr(engine, "ask", lambda *words, answer=answer: answer)
+        first, *_ = engine.check_engine(Settings())
+        assert first.level == "ok"
+        assert first.text.endswith(said)
 
 
 def test_kernels_that_are_switched_off_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

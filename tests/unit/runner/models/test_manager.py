@@ -30,6 +30,7 @@ from runner.errors import (
 )
 from runner.library.library import Library
 from runner.models import manager as manager_module
+from runner.models.devices import ProbeFacts
 from runner.models.manager import Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.watchdog import Timeouts
@@ -113,6 +114,10 @@ async def starter() -> Starter:
     return Starter()
 
 
+async def no_devices(_folder: Path) -> ProbeFacts:
+    return ProbeFacts()
+
+
 Make = Callable[..., Manager]
 
 
@@ -124,7 +129,7 @@ async def make(store: Store, starter: Starter) -> Any:
         free: int = 32 * GIB, client: Callable[[], str] = lambda: "", **settings: Any
     ) -> Manager:
         values = Settings(**settings)
-        memory = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
+        memory = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES, find=no_devices)
         library = Library(store, values, "test")
         made.append(Manager(library, values, starter, memory, client=client))
         return made[-1]
@@ -716,7 +721,7 @@ async def test_idle_models_go_while_the_machine_is_short_of_memory_whatever_othe
 ) -> None:
     monkeypatch.setattr(manager_module, "PRESSURE_CHECK_S", 0.001)
     values, available = Settings(), [32 * GIB]
-    memory = MemoryTracker(values, measure=lambda: available[0])
+    memory = MemoryTracker(values, measure=lambda: available[0], find=no_devices)
     manager = Manager(Library(store, values, "test"), values, starter, memory)
     for name in ("a", "b"):
         await use(manager, name)

@@ -34,6 +34,7 @@ from runner.types import LoadPlan
 from runner.worker.protocol import WorkerInfo
 from tests.echo_models import install_echo
 from tests.simulated_loop import SimulatedLoop
+from tests.unit.runner.models.test_manager import no_devices
 
 STEPS_PER_RUN = 60
 STEPS = int(os.environ.get("MANAGER_MODEL_STEPS", "1500"))
@@ -167,7 +168,7 @@ class ManagerModel(RuleBasedStateMachine):
             max_queue=MAX_QUEUE,
             num_parallel=2,
         )
-        memory = MemoryTracker(values, measure=lambda: self.free)
+        memory = MemoryTracker(values, measure=lambda: self.free, find=no_devices)
         self.manager = Manager(self.bundles, values, self._start, memory, client=CLIENT.get)  # type: ignore[arg-type]
 
     async def _start(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> Worker:

@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from runner.errors import InsufficientMemory
+from runner.models.devices import Device
 from runner.models.load_request import LoadRequest
 from runner.models.memory_estimate import compute_bytes, gib
 from runner.models.memory_plan import (
@@ -16,7 +17,6 @@ from runner.models.memory_plan import (
     MemoryBudget,
     MemoryPlan,
     context_length,
-    gpu_layers,
     plan_memory,
     pool_tokens,
 )
@@ -36,6 +36,13 @@ QWEN_06B = ModelShape(
     key_length=128,
     value_length=128,
 )
+
+
+def gpus(*free_bytes: int, **fields: object) -> tuple[Device, ...]:
+    return tuple(
+        Device(f"CUDA{number}", free, free, **fields)  # type: ignore[arg-type]
+        for number, free in enumerate(free_bytes)
+    )
 
 
 def shape(**fields: object) -> ModelShape:
@@ -92,9 +99,9 @@ def test_the_estimate_is_the_sum_of_its_parts() -> None:
 
 
 def test_the_pool_holds_several_contexts_where_memory_allows() -> None:
-    on_gpu = plan(free=64 * GIB, gpu_bytes=(80 * GIB,)).load_plan
+    on_gpu = plan(free=64 * GIB, devices=gpus(80 * GIB)).load_plan
     assert (on_gpu.pool_tokens, on_gpu.max_pool_tokens) == (MAX_POOL_TOKENS, None)
-    two = plan(request=LoadRequest(num_parallel=2), gpu_bytes=(80 * GIB,)).load_plan
+    two = plan(request=LoadRequest(num_parallel=2), devices=gpus(80 * GIB)).load_plan
     assert two.pool_tokens == 8192
 
 
@@ -171,7 +178,7 @@ def test_without_flash_attention_every_head_has_scores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_gpu", "gpu_bytes", "expected"),
+    ("num_gpu", "free_bytes", "expected"),
     [
         (None, (), 0),
         (99, (), 0),
@@ -183,14 +190,14 @@ def test_without_flash_attention_every_head_has_scores() -> None:
     ],
 )
 def test_layers_go_to_the_gpu_as_they_fit_or_as_asked(
-    num_gpu: int | None, gpu_bytes: tuple[int, ...], expected: int
+    num_gpu: int | None, free_bytes: tuple[int, ...], expected: int
 ) -> None:
-    estimate = plan(free=64 * GIB).estimate
-    assert gpu_layers(QWEN_06B, estimate, num_gpu, gpu_bytes) == expected
+    made = plan(request=LoadRequest(num_gpu=num_gpu), free=64 * GIB, devices=gpus(*free_bytes))
+    assert made.load_plan.gpu_layers == expected
 
 
 def test_what_lies_on_the_gpu_needs_no_memory_of_the_machine() -> None:
-    on_gpu = plan(free=1 * GIB, gpu_bytes=(80 * GIB,))
+    on_gpu = plan(free=1 * GIB, devices=gpus(80 * GIB))
     assert on_gpu.load_plan.gpu_layers == 29
     assert on_gpu.estimate.host_bytes < 200 << 20
 
@@ -215,7 +222,7 @@ def test_a_swap_that_would_hold_too_little_is_left_out() -> None:
 def test_no_swap_where_idle_tokens_slow_nobody_down() -> None:
     budget = MemoryBudget(64 * GIB)
     for made in (
-        plan(gpu_bytes=(80 * GIB,)),
+        plan(devices=gpus(80 * GIB)),
         plan(shape(heads_kv=(0,) * 28)),
         plan_memory(ModelFiles("/blob", "echo"), QWEN_06B, LoadRequest(), budget),
         plan_memory(
@@ -235,7 +242,7 @@ def test_the_estimate_is_one_line_for_the_log() -> None:
 
 
 def test_torch_is_estimated_with_its_cache_in_float32_and_its_libraries() -> None:
-    budget, request = MemoryBudget(64 * GIB, gpu_bytes=(80 * GIB,)), LoadRequest(num_parallel=4)
+    budget, request = MemoryBudget(64 * GIB, devices=gpus(80 * GIB)), LoadRequest(num_parallel=4)
     ours, torch = (
         plan_memory(ModelFiles("/blob", backend), QWEN_06B, request, budget)
         for backend in ("llamacpp", "torch")
@@ -273,7 +280,7 @@ def test_on_a_gpu_torch_is_estimated_by_its_weights_as_they_are_stored() -> None
     shape, source = replace(QWEN_06B, stored_bytes=stored), ModelFiles("/blob", "torch")
     request = LoadRequest(num_parallel=1, num_ctx=1024)
     on_gpu = plan_memory(
-        source, shape, request, MemoryBudget(64 * GIB, torch_gpu_bytes=(40 * GIB,))
+        source, shape, request, MemoryBudget(64 * GIB, torch_devices=gpus(40 * GIB))
     )
     assert on_gpu.estimate.weights_bytes == stored
     assert (on_gpu.load_plan.kv_cache_type, on_gpu.load_plan.gpu_layers) == (
@@ -282,13 +289,13 @@ def test_on_a_gpu_torch_is_estimated_by_its_weights_as_they_are_stored() -> None
     )
     on_cpu = plan_memory(source, shape, request, MemoryBudget(64 * GIB))
     assert on_cpu.estimate.weights_bytes == QWEN_06B.weights_bytes
-    full = plan_memory(source, shape, request, MemoryBudget(64 * GIB, torch_gpu_bytes=(1 << 20,)))
+    full = plan_memory(source, shape, request, MemoryBudget(64 * GIB, torch_devices=gpus(1 << 20)))
     assert full == on_cpu
 
 
 def test_torch_takes_a_gpu_as_a_whole_or_not_at_all() -> None:
     for free, layers in ((40 * GIB, 29), (3 * GIB, 0)):
-        budget = MemoryBudget(64 * GIB, torch_gpu_bytes=(free,))
+        budget = MemoryBudget(64 * GIB, torch_devices=gpus(free))
         assert (
             plan_memory(
                 ModelFiles("/blob", "torch"), QWEN_06B, LoadRequest(), budget
@@ -335,12 +342,12 @@ def test_a_plan_that_is_given_fits_and_a_refused_one_does_not(
     free: int, weights: int, num_ctx: int, gpu: list[int]
 ) -> None:
     model, request = shape(weights_bytes=weights), LoadRequest(num_ctx=num_ctx)
-    gpus = tuple(gpu)
+    there = gpus(*gpu)
     least = plan_memory(
-        SOURCE, model, replace(request, num_parallel=1), MemoryBudget(1 << 60, gpus)
+        SOURCE, model, replace(request, num_parallel=1), MemoryBudget(1 << 60, there)
     )
     try:
-        made = plan_memory(SOURCE, model, request, MemoryBudget(free, gpus))
+        made = plan_memory(SOURCE, model, request, MemoryBudget(free, there))
     except InsufficientMemory:
         event(f"refused, the least takes {gib(least.estimate.total_bytes)}")
         return

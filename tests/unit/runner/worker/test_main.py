@@ -36,7 +36,7 @@ def test_the_probe_prints_one_line_of_facts() -> None:
     assert isinstance(facts["gpu_offload"], bool)
     assert isinstance(facts["torch_gpu"], bool)
     assert facts["version"]
-    assert facts.keys() == {"version", "gpu_offload", "torch_gpu"}
+    assert facts.keys() == {"version", "gpu_offload", "devices", "torch_gpu"}
 
 
 def test_the_smoke_test_of_a_file_that_is_no_model_fails_and_says_so(tmp_path: Path) -> None:
