@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -23,7 +24,7 @@ import psutil
 from registry.atomic import read_regular, write_private
 from registry.errors import RegistryError
 from runner.child_process import INHERITED, child_options
-from runner.models.system_memory import free_of_pci
+from runner.models.system_memory import free_of_pci, gpu_memory
 from runner.models.worker_process import worker_command
 
 log = logging.getLogger("hearth.models")
@@ -32,6 +33,9 @@ _FILE = "devices.json"
 _MAX_FILE_BYTES = 1 << 20
 _PROBE_TIMEOUT_S = 60.0
 _PACKAGES = ("llama_cpp", "torch")
+_OF_PROCESSOR = re.compile(
+    r"(lib)?ggml(-base|-cpu[\w-]*|-blas)?\."
+)  # ggml's libraries without devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,10 @@ def _free(device: Device, of_pci: Mapping[str, int]) -> int:
 
 async def find_devices(folder: Path) -> ProbeFacts:
     """What was found since the last boot by the same build, kept in a file in folder; else what a
-    child process finds."""
+    child process finds. Nothing is asked where no library is for devices and NVIDIA's driver
+    knows none, which PyTorch would want."""
+    if not gpu_memory() and all(_OF_PROCESSOR.match(file.name) for file in _libraries()):
+        return ProbeFacts()
     path = folder / _FILE
     key = await asyncio.to_thread(_key)
     facts = await asyncio.to_thread(_kept, path, key)
@@ -120,15 +127,21 @@ def _keep(path: Path, key: str, facts: ProbeFacts) -> None:
 
 def _key() -> str:
     """Of the boot, the builds and what hides devices from them."""
-    places = (find_spec(package) for package in _PACKAGES)
-    origins = [Path(spec.origin).parent for spec in places if spec and spec.origin]
-    builds = [
-        (str(file), file.stat().st_mtime_ns)
-        for origin in origins
-        for file in sorted((origin / "lib").glob("*ggml*")) or [origin]
-    ]
+    origins = filter(None, map(_origin, _PACKAGES))
+    builds = [(str(file), file.stat().st_mtime_ns) for file in (*_libraries(), *origins)]
     given = {name: os.environ.get(name) for name in INHERITED}
     return json.dumps([int(psutil.boot_time()), builds, given])
+
+
+def _libraries() -> list[Path]:
+    """ggml's."""
+    origin = _origin("llama_cpp")
+    return sorted((origin / "lib").glob("*ggml*")) if origin else []
+
+
+def _origin(package: str) -> Path | None:
+    spec = find_spec(package)
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 async def _ask() -> ProbeFacts | None:

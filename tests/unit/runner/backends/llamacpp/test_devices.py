@@ -203,6 +203,7 @@ def home(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
     monkeypatch.setattr(worker_process, "worker_command", command)
     monkeypatch.setattr(module, "worker_command", command)
+    monkeypatch.setattr(module, "_libraries", lambda: [library])
     return tmp_path / "home"
 
 
@@ -261,8 +262,27 @@ async def test_a_probe_that_fails_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "worker_command", lambda *_: [sys.executable, "-c", "x"])
+    monkeypatch.setattr(module, "_libraries", lambda: [HERE / "fake_gpus.cpp"])
     assert (await find_devices(tmp_path)).devices == ()
     assert not os.listdir(tmp_path)
     tracker = MemoryTracker(Settings(home=tmp_path))
     await tracker.probe()
     assert tracker.budget([]).devices == ()
+
+
+async def test_a_build_without_libraries_for_devices_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = ["libggml.so", "libggml-base.so.0", "libggml-cpu-sapphirerapids.so", "ggml.dll"]
+    asked = []
+
+    async def ask() -> None:
+        asked.append(1)
+
+    monkeypatch.setattr(module, "_ask", ask)
+    monkeypatch.setattr(module, "gpu_memory", list)
+    monkeypatch.setattr(module, "_key", str)
+    for name in [*processor, "libggml-vulkan.so", "libggml-metal.dylib", "ggml-cuda.dll"]:
+        monkeypatch.setattr(module, "_libraries", lambda name=name: [Path(name)])
+        assert await find_devices(tmp_path) == module.ProbeFacts()
+    assert len(asked) == 3
