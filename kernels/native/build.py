@@ -269,7 +269,9 @@ def _ggml_version(base: Path) -> str:
     return " ".join(function().decode() for function in functions)
 
 
-_TORCH = Recipe("torch", ("linear.cpp", "decode.cpp"), check="kernels.native.check_torch")
+_TORCH = Recipe(
+    "torch", ("linear.cpp", "decode.cpp", "lora.cpp"), check="kernels.native.check_torch"
+)
 
 
 def _torch() -> Recipe | None:

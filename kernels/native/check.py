@@ -17,6 +17,7 @@ from gguf import GGMLQuantizationType as GgmlType
 
 from kernels.native.adapters import AdapterLibrary
 from kernels.native.attention import AttentionLibrary, AttentionParams, CacheTensor
+from kernels.native.lora import LoraMatrices
 from kernels.native.matmul import MatmulLibrary
 
 Array = npt.NDArray[Any]
@@ -78,7 +79,8 @@ def check_backend(library: Path) -> bool:
 def check_adapters(library: Path) -> bool:
     """Whether it has the functions for adapters."""
     adapters = AdapterLibrary(library)
-    adapters.put("check", 0, np.ones((1, 32), np.float32), np.ones((16, 1), np.float32))
+    matrices = LoraMatrices(np.ones((1, 32), np.float32), np.ones((16, 1), np.float32))
+    adapters.put("check", 0, matrices)
     adapters.remove(0)
     return True
 

@@ -79,12 +79,16 @@ void parallel_rows(int64_t n, int64_t width, int threads, F f) {
     for (int64_t row = 0; row < n; row++) f(row);
 }
 
-// y [n, rows] = x [n, k] by the projection. Throws std::bad_alloc.
-void project(const hearth_projection &p, const float *x, int64_t n, bool allow_bf16, int threads,
+// y [rows of the step, rows] = x [rows of the step, k] by the projection. Throws std::bad_alloc.
+void project(const hearth_projection &p, const float *x, const hearth_step &step, bool allow_bf16,
              float *y) {
+    const int64_t n = step.n;
+    const int threads = step.threads;
     const hearth_linear_args args{p.matrices, p.count, p.k,      n,        x,          p.k,
                                   y,          p.rows,  TYPE_F32, TYPE_F32, allow_bf16, threads};
     if (!hearth_linear(&args)) throw std::bad_alloc();
+    if (step.adapters.count)
+        add_lora(p.parts, p.part_count, step.adapters, x, p.k, n, y, p.rows, threads);
     if (p.bias)
         parallel_rows(n, p.rows, threads, [&](int64_t r) { add(y + r * p.rows, p.bias, p.rows); });
 }
@@ -294,22 +298,22 @@ void decode(const hearth_decoder &d, const hearth_step &step) {
             rms_norm(x + r * d.hidden, l.attention_norm, d.hidden, d.epsilon,
                      normed + r * d.hidden);
         });
-        project(l.qkv, normed, n, d.allow_bf16, threads, wide);
+        project(l.qkv, normed, step, d.allow_bf16, wide);
         parallel_rows(n, qkv_width, threads, [&](int64_t r) {
             rope_and_cache(d, l, wide + r * qkv_width, step.positions[r], step.cells[r]);
         });
         attend_all(d, l, step, cells, wide, branch);
-        project(l.output, branch, n, d.allow_bf16, threads, normed);
+        project(l.output, branch, step, d.allow_bf16, normed);
         parallel_rows(n, d.hidden, threads, [&](int64_t r) {
             float *const row = normed + r * d.hidden;
             add(x + r * d.hidden, row, d.hidden);
             rms_norm(x + r * d.hidden, l.feed_forward_norm, d.hidden, d.epsilon, row);
         });
-        project(l.gate_up, normed, n, d.allow_bf16, threads, wide);
+        project(l.gate_up, normed, step, d.allow_bf16, wide);
         parallel_rows(n, 2 * d.feed_forward, threads, [&](int64_t r) {
             silu_mul(wide + r * 2 * d.feed_forward, d.feed_forward, normed + r * d.feed_forward);
         });
-        project(l.down, normed, n, d.allow_bf16, threads, branch);
+        project(l.down, normed, step, d.allow_bf16, branch);
     }
     const int64_t out_bytes = d.hidden * bytes_of(step.out_type);
     parallel_rows(n, d.hidden, threads, [&](int64_t r) {

@@ -3,15 +3,18 @@
 #include <cstdint>
 
 #include "linear.h"
+#include "lora.h"
 
 extern "C" {
 
 // Matrices of the same k inputs, whose `rows` outputs stand one after the other; bias [rows] or
-// null.
+// null; what adapters may add, before the bias.
 struct hearth_projection {
     const struct hearth_matrix *matrices;
     int64_t count, rows, k;
     const float *bias;
+    const struct hearth_lora_part *parts;
+    int64_t part_count;
 };
 
 // qkv: queries, keys and values side by side; gate_up: both side by side. Norms [hidden], q_norm
@@ -48,6 +51,7 @@ struct hearth_step {
     const int32_t *block_tables, *starts;
     void *out;
     int32_t out_type, threads;
+    struct hearth_lora_step adapters;
 };
 
 enum hearth_status {

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from kernels.native.linear import (
     TorchKernels,
     check_output_dtype,
 )
+from kernels.native.lora import ACTING, LoraParts, Step, no_adapters
 
 HEAD_DIM_MULTIPLE = 16  # head_dim must be one of it
 _OUT_OF_MEMORY = 1  # of decode.h's enum hearth_status
@@ -32,6 +34,8 @@ class _Projection(ctypes.Structure):
         ("rows", ctypes.c_int64),
         ("k", ctypes.c_int64),
         ("bias", ctypes.c_void_p),
+        ("parts", ctypes.c_void_p),
+        ("part_count", ctypes.c_int64),
     )
 
 
@@ -89,15 +93,17 @@ class _Step(ctypes.Structure):
         ("out", ctypes.c_void_p),
         ("out_type", ctypes.c_int32),
         ("threads", ctypes.c_int32),
+        ("adapters", Step),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The weights of a linear map and its bias [rows]."""
+    """The weights of a linear map, its bias [rows], and what adapters may add to it."""
 
     matrices: Matrices
     bias: Tensor | None = None
+    adapters: LoraParts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +156,15 @@ class DecoderModel:
 class DecodeStep:
     """A step's tokens, positions and cells (block * block_size + offset) int64 [n]; block_tables
     int32 [sequences, blocks] and starts int32 [sequences + 1], where each sequence's tokens begin.
-    Sequences are not empty and the positions of each follow one another."""
+    Sequences are not empty and the positions of each follow one another. adapters: those that act,
+    of kernels.native.lora.ACTING."""
 
     tokens: Tensor
     positions: Tensor
     cells: Tensor
     block_tables: Tensor
     starts: Tensor
+    adapters: npt.NDArray[Any] = field(default_factory=no_adapters)
 
 
 class NativeDecoder:
@@ -213,6 +221,7 @@ class NativeDecoder:
             out.data_ptr(),
             GGML_TYPES[dtype],
             torch.get_num_threads(),
+            Step(step.adapters.ctypes.data, len(step.adapters)),
         )
         status = self._decode(ctypes.byref(self._decoder), ctypes.byref(args))
         if status == _OUT_OF_MEMORY:
@@ -239,7 +248,11 @@ class NativeDecoder:
         self._kept.append(matrices)
         address = ctypes.addressof(matrices.array)
         bias = self._as_f32(given.bias)
-        return _Projection(address, matrices.count, matrices.rows, matrices.k, bias)
+        parts: tuple[int, int] | tuple[()] = ()
+        if given.adapters is not None:
+            self._kept.append(given.adapters)
+            parts = ctypes.addressof(given.adapters.parts), given.adapters.count
+        return _Projection(address, matrices.count, matrices.rows, matrices.k, bias, *parts)
 
     def _as_f32(self, values: Tensor | None) -> int | None:
         """The address of the values as contiguous float32, which are kept."""
@@ -258,6 +271,8 @@ def _check_step(step: DecodeStep) -> None:
     tables_fit = tables.ndim == 2 and tables.dtype == starts.dtype == torch.int32
     if not (rows_fit and tables_fit and starts.shape == (sequences + 1,) and n and sequences):
         raise ValueError("a step's tensors do not fit together")
+    if step.adapters.dtype != ACTING or not step.adapters.flags.c_contiguous:
+        raise ValueError("a step's adapters are not of ACTING")
     if tables.stride(1) != 1 or not all(row.is_contiguous() for row in (*rows, starts)):
         raise ValueError("a step's tensors are not contiguous")
 

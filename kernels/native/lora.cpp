@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <vector>
 
 #include "dot.h"
 #include "simd.h"
@@ -13,7 +15,8 @@ namespace {
 
 constexpr int64_t TILE = HEARTH_LORA_TILE;
 constexpr int PARTS = TILE / LANES;
-constexpr int64_t CHUNK = 4 * TILE;  // outputs that are summed at once
+constexpr int64_t CHUNK = 4 * TILE;        // outputs that are summed at once
+constexpr int64_t MIN_PARALLEL = 1 << 17;  // products, from which threads share a part of a map
 
 // How the matrices of an adapter lie.
 struct Halves {
@@ -21,6 +24,13 @@ struct Halves {
     static constexpr int64_t BYTES = 2;  // of a value of b
     static int64_t row_bytes(int64_t k) { return 2 * k; }
     static vec_f32 values(const char *b) { return load_f16(b); }
+    static vec_f32 add_sum(vec_f32 y, vec_f32 sum, const float *) { return add(y, sum); }
+};
+struct Floats {
+    using Dot = F32Dot<F32Row>;
+    static constexpr int64_t BYTES = 4;
+    static int64_t row_bytes(int64_t k) { return 4 * k; }
+    static vec_f32 values(const char *b) { return load((const float *)b); }
     static vec_f32 add_sum(vec_f32 y, vec_f32 sum, const float *) { return add(y, sum); }
 };
 struct Bytes {
@@ -89,10 +99,11 @@ void add_product(const hearth_lora_pair &pair, const float *hidden, int64_t firs
 
 template <class Visit>
 void with_format(const hearth_lora_pair &pair, Visit visit) {
-    if (pair.narrow)
-        visit(Bytes{});
-    else
-        visit(Halves{});
+    switch (pair.format) {
+    case HEARTH_LORA_BYTES: return visit(Bytes{});
+    case HEARTH_LORA_F32: return visit(Floats{});
+    default: return visit(Halves{});
+    }
 }
 
 // Where the uses end that have the adapter of the first one.
@@ -102,7 +113,52 @@ int64_t end_of_adapter(const hearth_lora_use *uses, int64_t first, int64_t count
     return next;
 }
 
+// The uses of a part, in columns of which there are n.
+void find_uses(const hearth_lora_part &part, const hearth_lora_step &step, int64_t n,
+               std::vector<hearth_lora_use> &uses) {
+    uses.clear();
+    for (int64_t i = 0; i < step.count; i++) {
+        const hearth_lora_acting &acting = step.acting[i];
+        if (acting.adapter >= part.count || part.pairs[acting.adapter].rank == 0) continue;
+        const hearth_lora_pair *pair = part.pairs + acting.adapter;
+        if (acting.column >= 0) {
+            if (acting.column < n) uses.push_back({acting.column, pair, acting.scale});
+            continue;
+        }
+        for (int64_t c = 0; c < n; c++) uses.push_back({c, pair, acting.scale});
+    }
+}
+
 }  // namespace
+
+void add_lora(const hearth_lora_part *parts, int64_t part_count, const hearth_lora_step &step,
+              const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride,
+              int threads) {
+    static thread_local std::vector<hearth_lora_use> uses;
+    static thread_local std::vector<const float *> from;
+    static thread_local std::vector<float *> to;
+    static thread_local std::vector<float> hidden;
+    from.clear();
+    for (int64_t c = 0; c < n; c++) from.push_back(x + c * x_stride);
+    for (const hearth_lora_part *part = parts; part < parts + part_count; part++) {
+        find_uses(*part, step, n, uses);
+        if (uses.empty()) continue;
+        int64_t rank = 0, numbers = 0;
+        for (const hearth_lora_use &use : uses) {
+            rank = std::max(rank, use.pair->rank);
+            numbers += use.pair->rank * (use.pair->in + use.pair->out);
+        }
+        const int64_t count = (int64_t)uses.size();
+        const int used = numbers > MIN_PARALLEL ? threads : 1;
+        to.clear();
+        for (int64_t c = 0; c < n; c++) to.push_back(y + c * y_stride + part->offset);
+        if ((int64_t)hidden.size() < count * rank) hidden.resize((size_t)(count * rank));
+        hearth_lora_shrink(uses.data(), count, from.data(), rank, hidden.data(), used);
+        hearth_lora_expand(uses.data(), count, hidden.data(), rank, n, part->out, to.data(),
+                           to.data(), used);
+    }
+}
+
 }  // namespace hearth
 
 using namespace hearth;
@@ -148,4 +204,13 @@ extern "C" void hearth_lora_expand(const hearth_lora_use *uses, int64_t count, c
                     });
         }
     }
+}
+
+extern "C" bool hearth_lora_add(const hearth_lora_part *parts, int64_t part_count,
+                                const hearth_lora_step *step, const float *x, int64_t x_stride,
+                                int64_t n, float *y, int64_t y_stride, int threads) try {
+    add_lora(parts, part_count, *step, x, x_stride, n, y, y_stride, threads);
+    return true;
+} catch (const std::bad_alloc &) {
+    return false;
 }

@@ -9,12 +9,13 @@ extern "C" {
 
 constexpr int64_t HEARTH_LORA_TILE = 16;  // outputs that lie together in b
 
-// What an adapter adds to a matrix of the model. It stays the caller's. narrow: a is [rank][in] in
-// Q8_0, in a multiple of 32, and b in bytes, those of an output with a scale; else both are in
-// float16.
+enum hearth_lora_format { HEARTH_LORA_F16 = 0, HEARTH_LORA_BYTES = 1, HEARTH_LORA_F32 = 2 };
+
+// What an adapter adds to a matrix of the model. It stays the caller's. HEARTH_LORA_BYTES: a is
+// [rank][in] in Q8_0, in a multiple of 32, and b in bytes, those of an output with a scale.
 struct hearth_lora_pair {
     int64_t in, out, rank;
-    int64_t narrow;
+    int64_t format;
     const void *a;
     const void *b;         // [out / HEARTH_LORA_TILE, rounded up][rank][HEARTH_LORA_TILE]
     const float *b_scale;  // [out, rounded up to a multiple of HEARTH_LORA_TILE]
@@ -36,4 +37,37 @@ void hearth_lora_shrink(const hearth_lora_use *uses, int64_t count, const float 
 void hearth_lora_expand(const hearth_lora_use *uses, int64_t count, const float *hidden,
                         int64_t stride, int64_t columns, int64_t out, const float *const *base,
                         float *const *y, int threads);
+
+// What adapters add to the outputs `offset` on of a map, by their numbers: those of rank 0 nothing.
+struct hearth_lora_part {
+    int64_t offset, out, count;
+    const hearth_lora_pair *pairs;
+};
+
+// An adapter acts on a column, -1: on all. Those of one adapter follow each other.
+struct hearth_lora_acting {
+    int64_t column;
+    int32_t adapter;
+    float scale;
+};
+
+// The adapters that act in a step.
+struct hearth_lora_step {
+    const hearth_lora_acting *acting;
+    int64_t count;
+};
+
+// Adds to y [n, outputs of the map] what the adapters of each column add for x [n, in]; both in
+// float32, their rows so many numbers apart. False where memory is short.
+bool hearth_lora_add(const hearth_lora_part *parts, int64_t part_count,
+                     const hearth_lora_step *step, const float *x, int64_t x_stride, int64_t n,
+                     float *y, int64_t y_stride, int threads);
 }
+
+namespace hearth {
+
+// The same, which throws std::bad_alloc.
+void add_lora(const hearth_lora_part *parts, int64_t part_count, const hearth_lora_step &step,
+              const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride, int threads);
+
+}  // namespace hearth

@@ -18,6 +18,7 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 
 from kernels.native.adapters import AdapterLibrary, AdapterUse
+from kernels.native.lora import LoraMatrices
 from registry.formats.gguf import GgufHeader
 from runner.backends.backend import Row
 from runner.backends.host_sampling import native_log
@@ -63,7 +64,8 @@ class MixedAdapters:
             pairs = _pairs(reader)
             for tensor, (a, b) in pairs.items():
                 factor = np.float32(alpha / len(a) if alpha else 1.0)
-                self._library.put(tensor, number, a, b * factor, narrow=self._narrow)
+                matrices = LoraMatrices(a, b * factor)
+                self._library.put(tensor, number, matrices, narrow=self._narrow)
             shapes = {tensor: (a.shape[1], len(b)) for tensor, (a, b) in pairs.items()}
             if not shapes.keys() <= self._shapes.keys():
                 self._new_hook({**self._shapes, **shapes}, reader, model, library_errors)

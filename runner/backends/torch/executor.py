@@ -123,7 +123,7 @@ class LocalExecutor(Executor):
     def _forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """The model's hidden states, by its faster self where there is one."""
         assert self._model is not None
-        fused = None if self._adapted else self._fused
+        fused = self._fused
         if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
             return fused.forward(tokens, step)
         return self._model.forward(tokens, positions, step)

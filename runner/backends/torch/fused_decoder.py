@@ -27,7 +27,7 @@ from kernels.native.decode import (
 from kernels.native.linear import supports
 from runner.backends.torch.attention.cpu import CpuAttentionStep
 from runner.backends.torch.attention.paged import LayerCache
-from runner.backends.torch.layers.adapted_linear import base_of
+from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear, base_of
 from runner.backends.torch.layers.decoder import (
     Decoder,
     GatedFeedForward,
@@ -52,10 +52,11 @@ _CACHE_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 class FusedDecoder:
     """What the model's forward gives, for steps that fit."""
 
-    def __init__(self, native: NativeDecoder, dtype: Any) -> None:
-        """dtype: of the hidden states."""
+    def __init__(self, native: NativeDecoder, dtype: Any, acting: ActingAdapters) -> None:
+        """dtype: of the hidden states. acting: the adapters of the model's maps."""
         self._native = native
         self._dtype = dtype
+        self._acting = acting
 
     def fits(self, step: CpuAttentionStep) -> bool:
         """Whether forward is the faster way for this step."""
@@ -67,7 +68,7 @@ class FusedDecoder:
     def forward(self, tokens: Tensor, step: CpuAttentionStep) -> Tensor:
         """See backend.LanguageModel.forward."""
         tables, starts = torch.from_numpy(step.tables), torch.from_numpy(step.starts)
-        given = DecodeStep(tokens, step.positions, step.slots, tables, starts)
+        given = DecodeStep(tokens, step.positions, step.slots, tables, starts, self._acting.native)
         return self._native.forward(given, self._dtype)
 
 
@@ -99,7 +100,9 @@ def fuse(model: object, caches: Sequence[LayerCache]) -> FusedDecoder | None:
         epsilon=model.norm.epsilon,
         allow_bf16=_linear(feed_forward.down).narrow,
     )
-    return FusedDecoder(NativeDecoder(kernels, native), embedding.dtype)
+    adapted = attention.output
+    acting = adapted.acting if isinstance(adapted, AdaptedLinear) else ActingAdapters()
+    return FusedDecoder(NativeDecoder(kernels, native), embedding.dtype, acting)
 
 
 def _fusible_parts(layer: object) -> tuple[SelfAttention, GatedFeedForward] | None:
@@ -111,11 +114,15 @@ def _fusible_parts(layer: object) -> tuple[SelfAttention, GatedFeedForward] | No
         return None
     maps = (attention.projections, attention.output, feed_forward.gate_up, feed_forward.down)
     config = attention.config
-    bases = [base_of(one) for one in maps]
-    known = all(isinstance(one, NativeLinear) and one.scales is None for one in bases)
-    if not known or feed_forward.activation is not ops.silu_mul:
+    if not all(map(_fusible, maps)) or feed_forward.activation is not ops.silu_mul:
         return None
     return (attention, feed_forward) if config.softcap is None and config.sinks is None else None
+
+
+def _fusible(linear: object) -> bool:
+    if isinstance(linear, AdaptedLinear):
+        return linear.native is not None and _fusible(linear.base)
+    return isinstance(linear, NativeLinear) and linear.scales is None
 
 
 def _plain(cache: LayerCache) -> bool:
@@ -150,7 +157,8 @@ def _linear(given: Any) -> NativeLinear:
 
 def _map(given: Any) -> Projection:
     linear = _linear(given)
-    return Projection(linear.matrices, linear.bias)
+    adapters = given.native if isinstance(given, AdaptedLinear) else None
+    return Projection(linear.matrices, linear.bias, adapters)
 
 
 def _weight(norm: RmsNorm) -> Tensor:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kernels import native
 from kernels.native.adapters import AdapterLibrary
+from kernels.native.lora import LoraMatrices
 
 LIBRARY = native.library_path("llamacpp")
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="no kernels were compiled here")
@@ -57,7 +58,7 @@ def add(
     assert LIBRARY is not None
     adapters, library = Adapters(LIBRARY), ctypes.CDLL(str(LIBRARY))
     for number, (a, b) in enumerate(given):
-        adapters.put("some.weight", number, a, b, narrow=narrow)
+        adapters.put("some.weight", number, LoraMatrices(a, b), narrow=narrow)
     pairs = [ctypes.addressof(pair) for pair in adapters.pairs]
     uses = (Use * len(of_columns))(*(Use(c, pairs[n], scale) for c, n, scale in of_columns))
     stride = max(len(a) for a, _ in given)
@@ -131,4 +132,4 @@ def test_numbers_that_float16_has_not_are_refused() -> None:
     a, b = np.ones((1, 4), np.float32), np.ones((4, 1), np.float32)
     for wrong in (1e6, np.nan, -np.inf):
         with pytest.raises(OverflowError, match="has numbers beyond 65504"):
-            library.put("some.weight", 99, a * np.float32(wrong), b)
+            library.put("some.weight", 99, LoraMatrices(a * np.float32(wrong), b))

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from kernels.lora.naive import LoraGroups, group_tokens
+from kernels.lora.naive import group_tokens
+from kernels.native.lora import ACTING, LoraMatrices
+from kernels.native.torch_lora import Acting, TorchLora
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
 from runner.backends.backend import Row
 from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
+from runner.backends.torch.layers.native_linear import native_kernels
 from runner.backends.torch.loading.gguf_names import TensorOrigin, tensor_origins
 from runner.backends.torch.loading.gguf_tensors import StoredTensors, read_counts, split_halves
 from runner.errors import ModelLoadFailed
@@ -35,25 +40,52 @@ class LoraPair:
     down: Tensor
     up: Tensor
 
+    def matrices(self) -> LoraMatrices:
+        """As the kernels take them."""
+        return LoraMatrices(self.down.numpy(), self.up.numpy())
+
+
+class _Pass(NamedTuple):
+    """The number of an adapter of each token, -1: none, and its scale."""
+
+    numbers: npt.NDArray[np.int64]
+    scales: npt.NDArray[np.float32]
+
 
 class LoraAdapters:
     """The adapters of one model, which may have some at any time."""
 
-    def __init__(self, model: GgufHeader | None, dtype: Any, device: Any) -> None:
-        """model: its file; None: it can have none. dtype: that it computes in."""
+    def __init__(
+        self,
+        model: GgufHeader | None,
+        dtype: Any,
+        device: Any,
+        *,
+        native: bool = True,
+        narrow: bool = False,
+    ) -> None:
+        """model: its file; None: it can have none. dtype: that it computes in. native: by hearth's
+        kernels, where they were compiled; narrow: which may round adapters to float16."""
         self.acting = ActingAdapters()
         self._model = model
         self._dtype = dtype
         self._device = device
+        self._kernels = native_kernels(dtype, device) if native else None
+        self._narrow = narrow
         self._maps: list[AdaptedLinear] = []
         self._numbers: dict[str, int] = {}
         # The adapter of each token of a step and its scale, as often as tokens have adapters
-        self._passes: Sequence[tuple[Tensor, Tensor]] = ()
+        self._passes: Sequence[_Pass] = ()
+        self._step: object = None  # what acting is for; None: something else
 
     def adaptable(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
         """A map of the model that adapters may change. parts: names, without ".weight", and outputs
         of what it is made of."""
-        self._maps.append(AdaptedLinear(base, parts, inputs, self.acting))
+        native = None
+        if self._kernels is not None:
+            outputs = [each for _, each in parts]
+            native = TorchLora(self._kernels, outputs, inputs, narrow=self._narrow)
+        self._maps.append(AdaptedLinear(base, parts, inputs, self.acting, native))
         return self._maps[-1]
 
     def load(self, name: str, path: Path) -> None:
@@ -74,21 +106,34 @@ class LoraAdapters:
             )
         number = next(n for n in range(len(self._numbers) + 1) if n not in self._numbers.values())
         for one in self._maps:
-            parts = [(outputs, pairs.get(stem)) for stem, outputs in one.parts]
-            one.bank.put(number, self._joined(parts))
+            found = [pairs.get(stem) for stem, _ in one.parts]
+            if one.native is not None:
+                one.native.put(
+                    number, [None if pair is None else pair.matrices() for pair in found]
+                )
+            else:
+                outputs = [each for _, each in one.parts]
+                one.bank.put(number, self._joined(list(zip(outputs, found, strict=True))))
         self._numbers[name] = number
+        self._step = None
 
     def unload(self, name: str) -> None:
         """See Backend.unload_adapter."""
         number = self._numbers.pop(name)
+        self._step = None
         for one in self._maps:
-            one.bank.put(number, None)
+            if one.native is not None:
+                one.native.remove(number)
+            else:
+                one.bank.put(number, None)
 
     def act_everywhere(self, adapters: Adapters) -> None:
         """In all that is computed from here on these act, on all tokens."""
-        self._passes = ()
+        self._step, self._passes = None, ()
+        found = [(self._numbers[name], scale) for name, scale in adapters]
         self.acting.groups = ()
-        self.acting.everywhere = [(self._numbers[name], scale) for name, scale in adapters]
+        self.acting.everywhere = found
+        self.acting.native = np.array([(-1, *each) for each in sorted(found)], ACTING)
 
     def act(self, rows: Sequence[Row], counts: Sequence[int]) -> bool:
         """The next step is that of rows, of so many tokens each. False: no adapter acts."""
@@ -96,28 +141,41 @@ class LoraAdapters:
         if all(row.adapters == first for row in rows):
             self.act_everywhere(first)
             return bool(first)
-        tokens, most = torch.tensor(counts), max(len(row.adapters) for row in rows)
-        passes = []
-        for at in range(most):
-            given = [row.adapters[at] if at < len(row.adapters) else None for row in rows]
-            numbers = [-1 if each is None else self._numbers[each[0]] for each in given]
-            scales = [0.0 if each is None else each[1] for each in given]
-            whose = torch.tensor(numbers).repeat_interleave(tokens)
-            passes.append((whose, torch.tensor(scales).repeat_interleave(tokens)))
-        self._passes = passes
-        self.acting.everywhere = ()
-        self.acting.groups = self._grouped(self._passes)
+        step = [row.adapters for row in rows], list(counts)
+        if step != self._step:
+            most = max(len(row.adapters) for row in rows)
+            self._passes = [self._pass(rows, counts, at) for at in range(most)]
+            self.acting.everywhere = ()
+            self._act_in(self._passes)
+            self._step = step
         return True
 
     def act_on(self, tokens: Sequence[int]) -> None:
         """What is computed next is of these tokens of the step only."""
         if self._passes:
-            places = torch.tensor(tokens)
-            chosen = [(whose[places], scales[places]) for whose, scales in self._passes]
-            self.acting.groups = self._grouped(chosen)
+            places = np.array(tokens)
+            self._act_in(
+                [_Pass(each.numbers[places], each.scales[places]) for each in self._passes]
+            )
+            self._step = None
 
-    def _grouped(self, passes: Sequence[tuple[Tensor, Tensor]]) -> Sequence[LoraGroups]:
-        return [group_tokens(whose, scales, self._device) for whose, scales in passes]
+    def _pass(self, rows: Sequence[Row], counts: Sequence[int], at: int) -> _Pass:
+        given = [row.adapters[at] if at < len(row.adapters) else None for row in rows]
+        numbers = [-1 if each is None else self._numbers[each[0]] for each in given]
+        scales = np.array([0.0 if each is None else each[1] for each in given], np.float32)
+        return _Pass(np.repeat(np.array(numbers), counts), np.repeat(scales, counts))
+
+    def _act_in(self, passes: Sequence[_Pass]) -> None:
+        """On the tokens of passes."""
+        if self._kernels is not None:
+            self.acting.native = _acting(passes)
+        else:
+            self.acting.groups = [
+                group_tokens(
+                    torch.from_numpy(each.numbers), torch.from_numpy(each.scales), self._device
+                )
+                for each in passes
+            ]
 
     def _joined(self, parts: Sequence[tuple[int, LoraPair | None]]) -> tuple[Tensor, Tensor] | None:
         """What is added to a map of parts, as one product: with zeros where they do not meet."""
@@ -162,6 +220,19 @@ class LoraAdapters:
             factor = alpha / len(down) if alpha else 1.0
             found[stem.removesuffix(".weight")] = LoraPair(down, up * factor)
         return found
+
+
+def _acting(passes: Sequence[_Pass]) -> Acting:
+    """All that acts, by adapter."""
+    parts = []
+    for each in passes:
+        columns = np.flatnonzero(each.numbers >= 0)
+        part = np.empty(len(columns), ACTING)
+        part["column"] = columns
+        part["adapter"], part["scale"] = each.numbers[columns], each.scales[columns]
+        parts.append(part)
+    acting = np.concatenate(parts)
+    return acting[np.argsort(acting["adapter"], kind="stable")]
 
 
 def _check_shape(name: str, pair: LoraPair, wanted: tuple[int, int]) -> None:

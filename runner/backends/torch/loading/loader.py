@@ -113,7 +113,13 @@ def load_model(
     with torch.inference_mode(), _shortage_named(name, memory):
         adapters = None
         if ranks.layout.ranks == 1:  # the others would have to be told of them
-            adapters = LoraAdapters(source.header, placement.dtype, placement.device)
+            adapters = LoraAdapters(
+                source.header,
+                placement.dtype,
+                placement.device,
+                native=placement.native,
+                narrow=placement.narrow or placement.dtype == torch.bfloat16,
+            )
         model = build_model(source, placement, progress, adapters)
     return LoadedModel(source.config, memory, model, context, adapters, ranks)
 

@@ -11,15 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels.native.linear import torch_kernels
+from kernels.native.lora import ACTING, LoraMatrices
 from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
 from runner.backends.torch.attention.paged import create_caches
 from runner.backends.torch.fused_decoder import FusedDecoder, fuse
-from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
-from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, PreNormLayer
+from runner.backends.torch.layers.adapted_linear import ActingAdapters
+from runner.backends.torch.loading.adapters import LoraAdapters
+from runner.backends.torch.loading.loader import build_model
+from runner.backends.torch.loading.source import open_source
+from runner.backends.torch.loading.weights import WeightPlacement
 from tests.conformance.logits.cases import GENERATED, prompt
 from tests.unit.runner.backends.torch.models.running import (
     BLOCK,
     GOLDEN,
+    POSITIONS,
     Piece,
     Running,
     assert_chunks_agree,
@@ -168,17 +173,53 @@ def test_caches_with_scales_are_left_to_the_modules(tmp_path: Path) -> None:
     assert fuse(found.model, []) is None
 
 
-def test_maps_that_adapters_may_change_are_fused_as_the_model_has_them(tmp_path: Path) -> None:
-    found = Running(write_checkpoint(tmp_path, "llama3"))
-    model = found.model
-    first = model.layers[0]
-    down = first.feed_forward.down
-    inputs = down.matrices.k
-    changed = GatedFeedForward(
-        first.feed_forward.gate_up,
-        AdaptedLinear(down, (("down", 64),), inputs, ActingAdapters()),
-        first.feed_forward.activation,
-    )
-    layer = PreNormLayer(first.input_norm, first.attention, first.feed_forward_norm, changed)
-    other = Decoder(model.embedding, [layer, *model.layers[1:]], model.norm, model.head)
-    assert fuse(other, found.caches) is not None
+@pytest.mark.parametrize("name", ["llama3", "qwen3_bias", "phi3_window"])
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_adapters_of_tokens_act_in_the_call_as_in_the_modules(
+    name: str, dtype: str, tmp_path: Path
+) -> None:
+    found = adapted(tmp_path, name, getattr(torch, dtype))
+    tokens, results = prompt(name), []
+    acting = np.array([(1, 0, 1.0), (5, 0, -0.5), (1, 2, 2.0), (3, 2, 1.0)], ACTING)
+    for acts in (acting, acting[:0]):
+        found.acting.native = acts
+        for step in (found.step, lambda piece: Running.step(found, piece)):
+            found.lengths[0] = 0
+            results.append(step((0, tokens)))
+    tolerance = TOLERANCES[dtype] if dtype == "bfloat16" else EXACT
+    assert difference(results[0], results[1]) <= tolerance
+    assert difference(results[2], GOLDEN[name]["rows"]) <= TOLERANCES[dtype]
+    assert torch.equal(results[0][0], results[2][0])  # before any token that an adapter acts on
+    assert difference(results[0][1:], results[2][1:]) > 0.05
+
+
+class AdaptedRunning(FusedRunning):
+    """Its maps may have adapters."""
+
+    acting: ActingAdapters
+
+
+def adapted(folder: Path, name: str, dtype: torch.dtype) -> AdaptedRunning:
+    """Adapters 0 and 2 change each matrix of the first layer, but 2 only the first of a map."""
+    found = AdaptedRunning(write_checkpoint(folder, name), dtype)
+    place = WeightPlacement(dtype, torch.device("cpu"), POSITIONS)
+    adapters = LoraAdapters(None, dtype, place.device, narrow=dtype != torch.float32)
+    with torch.inference_mode():
+        found.model = build_model(open_source(folder), place, None, adapters)
+    native, random = fuse(found.model, found.caches), np.random.default_rng(7)
+    assert native is not None
+    found.fused, found.name, found.acting = native, name, adapters.acting
+    layer = found.model.layers[0]
+    attention, feed_forward = layer.attention, layer.feed_forward
+    maps = (attention.projections, attention.output, feed_forward.gate_up, feed_forward.down)
+    for one in maps:
+        for number, rank in ((0, 3), (2, 9)):
+            pairs = [
+                LoraMatrices(
+                    random.standard_normal((rank, one.inputs), np.float32) * np.float32(0.1),
+                    random.standard_normal((outputs, rank), np.float32),
+                )
+                for _, outputs in one.parts
+            ]
+            one.native.put(number, [pairs[0], *([None] * len(pairs[1:]))] if number else pairs)
+    return found
