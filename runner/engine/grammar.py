@@ -214,7 +214,9 @@ class Grammars:
             schema = rewritten(schema, param)
             places = unique_places(schema)
             plain = without_unique(schema)
-            source = llguidance_source(grammar, self._tokenizer, opened=opened, schema=plain)
+            source = llguidance_source(
+                grammar, self._tokenizer, opened=opened, schema=plain, is_rewritten=True
+            )
             built = self._built(grammar, source)
         elif isinstance(built, str) and grammar.schemas:
             plainer = with_plain_schemas(grammar)

@@ -19,7 +19,8 @@ from llguidance.gbnf_to_lark import any_to_lark
 from runner.backends.backend import Tokenizer
 from runner.engine.schema import MAX_TEXT, check_repeats, read_schema
 from runner.engine.schemas.places import without_unique
-from runner.engine.schemas.rewrite import rewritten
+from runner.engine.schemas.rewrite import rewritten, written_rules
+from runner.engine.schemas.rules import needs_rules
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
@@ -53,15 +54,20 @@ _OPTIONS = "x-guidance"
 
 
 def llguidance_source(
-    grammar: Grammar, tokenizer: Tokenizer, *, opened: bool, schema: Any = None
+    grammar: Grammar,
+    tokenizer: Tokenizer,
+    *,
+    opened: bool,
+    schema: Any = None,
+    is_rewritten: bool = False,
 ) -> str:
     """What llguidance compiles for a grammar. opened: the prompt has opened the reasoning. schema:
-    that of a JSON schema's grammar, or one for the same values. Raises InvalidRequest for what can
-    be seen to be wrong without compiling."""
+    that of a JSON schema's grammar, or one for the same values, rewritten. Raises InvalidRequest
+    for what can be seen to be wrong without compiling."""
     for path, text in grammar.schemas:
         read_schema(text, path)
     if grammar.kind == "json_schema":
-        body: dict[str, Any] = {"json_schema": bounded(schema)}
+        body = _schema_body(schema, grammar.param or "schema", is_rewritten=is_rewritten)
     else:
         body = _body(grammar, tokenizer)
     if grammar.reasoning is None:
@@ -128,7 +134,8 @@ def with_plain_schemas(grammar: Grammar) -> Grammar:
     Raises InvalidRequest where that cannot be done."""
     places = {text: path for path, text in grammar.schemas}
     found, *parts = grammar.text.split(_INLINE)
-    for part in parts:
+    added = []
+    for at, part in enumerate(parts):
         schema, end = json.JSONDecoder().raw_decode(part)
         written = part[:end]
         if compile_fault(schema) is not None:
@@ -139,8 +146,19 @@ def with_plain_schemas(grammar: Grammar) -> Grammar:
                 raise InvalidRequest(f"{param}: `uniqueItems` is not supported here", param=param)
             options = {_OPTIONS: schema[_OPTIONS]} if _OPTIONS in schema else {}
             written = json.dumps({**plain, **options}, ensure_ascii=False)
+            if needs_rules(plain):
+                name = f"schema_{at}_rules"
+                added.append(written_rules(plain, param, WHITE_SPACE, bounded({}), name))
+                found += name + part[end:]
+                continue
         found += _INLINE + written + part[end:]
-    return replace(grammar, text=found)
+    return replace(grammar, text="\n".join([found, *added]))
+
+
+def _schema_body(schema: Any, param: str, *, is_rewritten: bool) -> dict[str, Any]:
+    if is_rewritten and needs_rules(schema):
+        return {"lark_grammar": _HEAD + written_rules(schema, param, WHITE_SPACE, bounded({}))}
+    return {"json_schema": bounded(schema)}
 
 
 def bounded(schema: Any) -> Any:
@@ -210,14 +228,16 @@ def schema_fault(schema: Any) -> str | None:
     if compile_fault(schema) is None:
         return None
     try:
-        return compile_fault(without_unique(rewritten(schema, "")))
+        plain = without_unique(rewritten(schema, ""))
+        return compile_fault(plain, is_rewritten=True)
     except InvalidRequest as error:
         return error.message.partition(": ")[2]
 
 
-def compile_fault(schema: Any) -> str | None:
-    """What llguidance finds wrong with a JSON schema; None: nothing."""
-    source = json.dumps({"grammars": [{"json_schema": schema}]})
+def compile_fault(schema: Any, *, is_rewritten: bool = False) -> str | None:
+    """What llguidance finds wrong with a JSON schema; None: nothing. Raises InvalidRequest for a
+    rewritten one that has no rules."""
+    source = json.dumps({"grammars": [_schema_body(schema, "", is_rewritten=is_rewritten)]})
     failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
     return first_line(messages[0]) if failed else None
 

@@ -28,16 +28,17 @@ class Document:
     def __init__(self, schema: Any, path: str) -> None:
         """path: of the schema in the request, for messages."""
         self.draft = _draft(schema)
-        self._nodes: dict[tuple[int, str], Node] = {}
+        self._nodes: dict[tuple[int, str, tuple[str, ...]], Node] = {}
         self._made: dict[str, Node] = {}
         self._resources: dict[str, Node] = {}
         self._anchors: dict[tuple[str, str], Node] = {}
-        self._dynamic: dict[str, int] = {}  # how many places have this dynamic anchor
-        self._recursive = 0  # and how many, $recursiveAnchor
-        self.root = Node(schema, path, self._id(schema) or "")
-        self._resources[self.root.base] = self._resources[""] = self.root
+        self._dynamic: dict[str, set[str]] = {}  # the dynamic anchors of resources, by their bases
+        self._recursive: set[str] = set()  # resources with $recursiveAnchor
         self.evaluates = False  # whether it matters which schemas know a property or an item
         self._scan(schema, path, "")
+        base = self._id(schema) or ""
+        self.root = Node(schema, path, base, self._entered((), base))
+        self._resources[base] = self._resources[""] = self.root
 
     def has(self, schema: dict[str, Any], keyword: str) -> bool:
         """Whether a schema has a keyword that its dialect knows."""
@@ -46,7 +47,7 @@ class Document:
     def child(self, parent: Node, value: Any, *steps: str | int) -> Expression:
         """A schema inside another one. Raises Unsupported where it is none."""
         path = ".".join([parent.path, *map(str, steps)])
-        return self._expression(value, path, parent.base)
+        return self._expression(value, path, parent.base, parent.scope)
 
     def literal(self, value: Any, path: str) -> Expression:
         """What is equal to a value."""
@@ -57,13 +58,19 @@ class Document:
         key = json.dumps(schema, sort_keys=True)
         return self._made.setdefault(key, Node(schema, path, ""))
 
-    def _expression(self, value: Any, path: str, base: str) -> Expression:
+    def _expression(self, value: Any, path: str, base: str, scope: tuple[str, ...]) -> Expression:
         if isinstance(value, bool):
             return value
         if not isinstance(value, dict):
             raise Unsupported("a schema must be an object, true or false", path)
         base = urljoin(base, self._id(value) or "") if self._id(value) else base
-        return self._nodes.setdefault((id(value), base), Node(value, path, base))
+        scope = self._entered(scope, base)
+        return self._nodes.setdefault((id(value), base, scope), Node(value, path, base, scope))
+
+    def _entered(self, scope: tuple[str, ...], base: str) -> tuple[str, ...]:
+        """The scope within a resource. Of resources that come again only the first counts."""
+        is_scoped = base in self._dynamic or base in self._recursive
+        return (*scope, base) if is_scoped and base not in scope else scope
 
     def _id(self, schema: Any) -> str | None:
         if not isinstance(schema, dict) or (self.draft < 2019 and "$ref" in schema):
@@ -85,12 +92,14 @@ class Document:
                 base = urljoin(base, own)
                 self._resources.setdefault(base, Node(value, path, base))
         if self.draft >= 2019:
-            self._recursive += value.get("$recursiveAnchor") is True
+            if value.get("$recursiveAnchor") is True:
+                self._recursive.add(base)
             self.evaluates |= any(keyword in value for keyword in _EVALUATING)
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := value.get(keyword), str):
                 self._anchors[base, name] = Node(value, path, base)
-                self._dynamic[name] = self._dynamic.get(name, 0) + (keyword == "$dynamicAnchor")
+                if keyword == "$dynamicAnchor":
+                    self._dynamic.setdefault(base, set()).add(name)
         for key, item in value.items():
             if key not in _DATA:
                 self._scan(item, f"{path}.{key}", base)
@@ -100,23 +109,28 @@ class Document:
         reference = node.schema[keyword]
         if not isinstance(reference, str):
             raise Unsupported(f"`{keyword}` must be a text", node.path)
-        if keyword == "$recursiveRef" and self._recursive > 1:
-            raise Unsupported("`$recursiveRef` to one of several is not supported", node.path)
         full = node.base + reference if reference.startswith("#") else urljoin(node.base, reference)
         address, fragment = urldefrag(full)
-        if keyword == "$dynamicRef" and self._dynamic.get(fragment, 0) > 1:
-            raise Unsupported("`$dynamicRef` to one of several anchors is not supported", node.path)
         resource = self._resources.get(address)
         if resource is None:
             place = reference[:200]
             raise Unsupported(f"`{keyword}` to {place}, which is not in the schema", node.path)
         fragment = unquote(fragment)
+        bases = (base for base in node.scope if self._takes_over(base, keyword, fragment))
+        if self._takes_over(resource.base, keyword, fragment):
+            resource = self._resources[next(bases, resource.base)]
         if fragment and not fragment.startswith("/"):
             anchor = self._anchors.get((resource.base, fragment))
             if anchor is None:
                 raise Unsupported(f"`{keyword}`: there is no anchor {fragment[:100]}", node.path)
-            return self._expression(anchor.schema, anchor.path, anchor.base)
+            return self._expression(anchor.schema, anchor.path, anchor.base, node.scope)
         return self._pointed(node, resource, fragment, keyword)
+
+    def _takes_over(self, base: str, keyword: str, fragment: str) -> bool:
+        """Whether the outermost such resource is what a reference leads to."""
+        if keyword == "$dynamicRef":
+            return fragment in self._dynamic.get(base, ())
+        return keyword == "$recursiveRef" and base in self._recursive
 
     def _pointed(self, node: Node, resource: Node, pointer: str, keyword: str) -> Expression:
         value, path, base = resource.schema, resource.path, resource.base
@@ -131,7 +145,7 @@ class Document:
             own = self._id(value)
             if own and not own.startswith("#") and isinstance(value, dict):
                 base = urljoin(base, own)
-        return self._expression(value, path, base)
+        return self._expression(value, path, base, node.scope)
 
 
 def _steps(pointer: str) -> Iterator[str]:

@@ -17,11 +17,13 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A schema of the document. base: the URI that its references start from."""
+    """A schema of the document. base: the URI that its references start from. scope: those of the
+    resources on the way to it, outermost first, which have anchors for dynamic references."""
 
     schema: Any
     path: str
     base: str
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

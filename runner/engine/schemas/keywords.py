@@ -139,13 +139,11 @@ def _contained(node: Node, document: Document) -> tuple[Some, ...]:
     if not document.has(schema, "contains"):
         return ()
     low = _count(node, "minContains") if document.has(schema, "minContains") else 1
-    if document.has(schema, "maxContains"):
-        raise Unsupported("`maxContains` is not supported", node.path)
-    if low == 0:
+    high = _count(node, "maxContains") if document.has(schema, "maxContains") else None
+    if not low and high is None:
         return ()
-    if low != 1:
-        raise Unsupported("`minContains` of more than 1 is not supported", node.path)
-    return (Some(document.child(node, schema["contains"], "contains"), 0, node.path),)
+    item = document.child(node, schema["contains"], "contains")
+    return (Some(item, 0, node.path, low or 0, high),)
 
 
 def _object(node: Node, document: Document) -> Obj:

@@ -87,6 +87,11 @@ class Meeting:
         if shape.rest is not True and self._is_empty(shape.rest):
             high = len(shape.prefix) if shape.high is None else min(len(shape.prefix), shape.high)
             shape = replace(shape, rest=False, high=high)
+        for one in shape.some:
+            if one.high is not None and one.low > one.high:
+                return None
+            if shape.high is not None and one.low > max(shape.high - one.start, 0):
+                return None
         impossible = shape.high is not None and shape.low > shape.high
         return None if impossible else shape
 

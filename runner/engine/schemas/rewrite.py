@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from runner.engine.schemas.algebra import Algebra, TooMuch
@@ -9,6 +11,7 @@ from runner.engine.schemas.document import Document
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
 from runner.engine.schemas.places import Places, without_unique
+from runner.engine.schemas.rules import rules
 from runner.engine.schemas.written import Writer
 from runner.errors import InvalidRequest
 
@@ -18,19 +21,37 @@ _BESIDE_REF = {"$ref", "$schema", "$comment", "title", "description", "default",
 
 def rewritten(schema: Any, param: str) -> dict[str, Any]:
     """The same in `type`, `anyOf`, `enum`, `$ref` to `$defs` and the keywords of single types,
-    uniqueItems among them. Raises InvalidRequest that names the keyword and its place under param,
-    where it cannot be said so."""
-    try:
+    uniqueItems and those of rules.py among them. Raises InvalidRequest that names the keyword and
+    its place under param, where it cannot be said so."""
+    with _named_faults(param):
         found = Writer(Algebra(Document(schema, param))).document()
+    if found is False or found is True:
+        raise InvalidRequest(f"{param}: nothing can match it", param=param)
+    return found
+
+
+def written_rules(
+    schema: dict[str, Any],
+    param: str,
+    white_space: str,
+    options: dict[str, Any],
+    name: str = "start",
+) -> str:
+    """See rules.py, for a rewritten schema. Raises InvalidRequest as rewritten does."""
+    with _named_faults(param):
+        return rules(schema, white_space, options, name)
+
+
+@contextmanager
+def _named_faults(param: str) -> Iterator[None]:
+    try:
+        yield
     except Unsupported as error:
         path = (error.path or param)[:300]
         raise InvalidRequest(f"{path}: {error.reason}", param=path) from None
     except (TooMuch, TooLarge, RecursionError):
         reason = "the schema has too many alternatives to be enforced"
         raise InvalidRequest(f"{param}: {reason}", param=param) from None
-    if found is False or found is True:
-        raise InvalidRequest(f"{param}: nothing can match it", param=param)
-    return found
 
 
 def misread(schema: Any) -> bool:

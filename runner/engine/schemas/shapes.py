@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.engine.schemas.expressions import Expression, negated
 
@@ -59,11 +59,13 @@ class Str:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """An item from start on that matches must be there."""
+    """So many items from start on must match: at least low, and at most high."""
 
     item: Expression
     start: int
     path: str
+    low: int = 1
+    high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,12 @@ def _other_arrays(shape: Arr, path: str) -> Iterator[Shape]:
     if shape.rest is not True:
         yield Arr(some=(Some(negated(shape.rest), len(shape.prefix), path),))
     for some in shape.some:
-        yield Arr(prefix=(True,) * some.start, rest=negated(some.item))
+        if some.low == 1:
+            yield Arr(prefix=(True,) * some.start, rest=negated(some.item))
+        elif some.low:
+            yield Arr(some=(replace(some, low=0, high=some.low - 1),))
+        if some.high is not None:
+            yield Arr(some=(replace(some, low=some.high + 1, high=None),))
 
 
 def _other_objects(shape: Obj, path: str) -> Iterator[Shape]:

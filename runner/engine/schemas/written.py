@@ -7,11 +7,13 @@ it is needed: unique.py takes it from there.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from runner.engine.schemas.algebra import Algebra, TooMuch
+from runner.engine.schemas.automata import automaton
 from runner.engine.schemas.expressions import (
     And,
     Expression,
@@ -24,7 +26,19 @@ from runner.engine.schemas.expressions import (
     place_of,
 )
 from runner.engine.schemas.languages import Term
-from runner.engine.schemas.shapes import ANY, Arr, Boolean, Null, Num, Obj, Other, Shape, Str
+from runner.engine.schemas.rules import FRACTION, STEPS
+from runner.engine.schemas.shapes import (
+    ANY,
+    Arr,
+    Boolean,
+    Null,
+    Num,
+    Obj,
+    Other,
+    Shape,
+    Some,
+    Str,
+)
 
 Schema = dict[str, Any] | bool
 
@@ -91,41 +105,45 @@ class Writer:
         return list(found)
 
     def _positions(self, shape: Arr) -> Iterator[Shape]:
-        """Where the items that must be there stand: known for short arrays only."""
-        if not shape.some:
-            yield shape
-            return
+        """Of a short array, where the items that must be there stand; longer ones keep `some`."""
         empty = self._algebra.is_empty
-        places = []
         for one in shape.some:
             items = [*shape.prefix[one.start :], shape.rest]
+            rest = tuple(other for other in shape.some if other is not one)
             if all(empty(all_of([item, negated(one.item)])) for item in items):
-                rest = tuple(other for other in shape.some if other is not one)
-                yield from self._positions(
-                    replace(shape, low=max(shape.low, one.start + 1), some=rest)
-                )
+                high = None if one.high is None else one.start + one.high
+                low = max(shape.low, one.start + one.low if one.low else 0)
+                high = min((each for each in (high, shape.high) if each is not None), default=None)
+                if high is None or low <= high:
+                    yield from self._positions(replace(shape, low=low, high=high, some=rest))
                 return
-            high = len(shape.prefix) if shape.high is None else shape.high
-            if shape.high is None and not empty(all_of([shape.rest, one.item])):
-                raise Unsupported(
-                    "`contains`, or `items` under `not`, `if` or `oneOf`, without a small"
-                    " `maxItems` is not supported",
-                    one.path,
-                )
-            places.append(range(one.start, high))
-        for count, chosen in enumerate(itertools.product(*places)):
-            if count > MAX_EXPANDED:
-                raise Unsupported("`contains` beside so large a `maxItems` is not supported",
-                                  shape.some[0].path)  # fmt: skip
+            if all(empty(all_of([item, one.item])) for item in items):
+                if not one.low:
+                    yield from self._positions(replace(shape, some=rest))
+                return
+        places = [self._places(shape, one) for one in shape.some]
+        if not all(places) or math.prod(map(len, filter(None, places))) > MAX_EXPANDED:
+            yield shape
+            return
+        for chosen in itertools.product(*filter(None, places)):
             items = list(shape.prefix)
-            items += [shape.rest] * (max(chosen) + 1 - len(items))
+            items += [shape.rest] * (max(chosen, default=-1) + 1 - len(items))
             for one, place in zip(shape.some, chosen, strict=True):
                 items[place] = all_of([items[place], one.item])
-            low = max(shape.low, max(chosen) + 1)
+            low = max(shape.low, max(chosen, default=-1) + 1)
             bare = replace(shape, prefix=tuple(items), low=low, some=())
             met = self._algebra.meeting.array(bare)
             if met is not None:
                 yield met
+
+    def _places(self, shape: Arr, one: Some) -> range | None:
+        """Where the one item stands; None: more than one is asked for, or it may be anywhere."""
+        if one.low != 1 or one.high is not None:
+            return None
+        if shape.high is not None:
+            return range(one.start, shape.high)
+        ends = self._algebra.is_empty(all_of([shape.rest, one.item]))
+        return range(one.start, len(shape.prefix)) if ends else None
 
     def _named(self, shape: Obj) -> Iterator[Obj]:
         """Without `others` and with the rules for names worked into the rest."""
@@ -298,11 +316,22 @@ class Writer:
             found["minItems"] = shape.low
         if shape.high is not None:
             found["maxItems"] = shape.high
+        if shape.some:
+            found[STEPS] = self._steps(shape)
         if shape.unique is False:
             raise Unsupported("`uniqueItems` under `not`, `if` or `oneOf` is not supported")
         if shape.unique and (shape.high is None or shape.high > 1):
             found["uniqueItems"] = True
         return found
+
+    def _steps(self, shape: Arr) -> list[dict[str, Any]]:
+        states = automaton(shape, self._algebra.is_empty)
+        if not states:
+            raise Unsupported("`contains` that nothing can match is not supported here")
+        return [
+            {"ends": state.ends, "items": [[self._schema(part), to] for part, to in state.steps]}
+            for state in states
+        ]
 
     def _object(self, shape: Obj) -> dict[str, Any]:
         found: dict[str, Any] = {"type": "object"}
@@ -357,7 +386,7 @@ def _number(shape: Num) -> dict[str, Any]:
     if shape.broken:
         raise Unsupported("`multipleOf` under `not`, `if` or `oneOf` is not supported")
     if shape.whole is False:
-        raise Unsupported("numbers that are no integers, as `not` asks for, are not supported")
+        return _fraction(shape)
     found: dict[str, Any] = {"type": "integer" if shape.whole else "number"}
     if shape.low is not None:
         found["exclusiveMinimum" if shape.low_open else "minimum"] = shape.low
@@ -368,3 +397,13 @@ def _number(shape: Num) -> dict[str, Any]:
     if len(shape.multiples) > 1:
         found["allOf"] = [{"multipleOf": one} for one in shape.multiples[1:]]
     return found
+
+
+def _fraction(shape: Num) -> dict[str, Any]:
+    bounds = [None if one is None else float(one) for one in (shape.low, shape.high)]
+    if shape.multiples or not all(one is None or one.is_integer() for one in bounds):
+        raise Unsupported(
+            "numbers that are no integers, as `not` asks for, with `multipleOf` or a bound that is"
+            " none are not supported"
+        )
+    return {"type": "number", FRACTION: [None if one is None else int(one) for one in bounds]}

@@ -130,8 +130,8 @@ def test_white_space_between_values_comes_to_an_end(grammars: Grammars) -> None:
     ("grammar", "told"),
     [
         (
-            schema({"properties": {"a": {"contains": {"const": 1}}, "b": {"not": {}}}}, param="p"),
-            r"p\.properties\.a: `contains`.* is not supported",
+            schema({"properties": {"a": {"multipleOf": 1e-300}, "b": {"not": {}}}}, param="p"),
+            r"p\.properties\.a: .*multipleOf",
         ),
         (schema({"items": {"pattern": "(["}}, param="p"), "p.items: unclosed"),
         (schema({"$ref": "#/$defs/x"}, param="p"), r"p: `\$ref`: there is no /\$defs/x"),
@@ -160,14 +160,29 @@ def test_a_fault_is_told_with_its_place_with_and_without_the_vocabulary(
 
 
 def test_the_fault_of_a_schema_inside_a_grammar_is_told_with_its_place(grammars: Grammars) -> None:
-    inner = '{"properties": {"a": {"contains": {"const": 1}}}}'
+    inner = '{"properties": {"a": {"not": {"format": "uri"}}}}'
     places = (("tools.0.function.parameters", "{}"), ("tools.1.function.parameters", inner))
     grammar = Grammar("lark", f"start: %json {inner}", "tools", schemas=places)
     with pytest.raises(InvalidRequest, match=r"tools\.1\.function\.parameters\.properties\.a"):
         grammars.matcher(grammar)
 
 
+def test_a_schema_inside_a_grammar_may_ask_for_items(grammars: Grammars) -> None:
+    first, second = '{"contains": {"const": 1}}', '{"items": {"not": {"type": "integer"}}}'
+    places = (("p.0", first), ("p.1", second))
+    text = f'start: "<" %json {first} ">" other\nother: %json {second}'
+    matcher = grammars.matcher(Grammar("lark", text, "tools", schemas=places))
+    assert accepted(matcher, "<[2, 1]>[1.5]") == "<[2, 1]>[1.5]"
+    assert (
+        accepted(grammars.matcher(Grammar("lark", text, "tools", schemas=places)), "<[2]") == "<[2"
+    )
+
+
 EXPLOSIVE = [
+    {"contains": {"const": 1}, "minContains": 10**9},
+    {"contains": {"const": 1}, "minItems": 10**6, "maxContains": 10**6},
+    {"allOf": [{"contains": {"const": n}} for n in range(12)]},
+    {"properties": {f"p{n}": {"contains": {"const": n}, "minContains": 150} for n in range(400)}},
     {"allOf": [{"anyOf": [{"required": [f"{i}{j}"]} for j in range(9)]} for i in range(9)]},
     {"type": "object", "properties": {f"p{n}": {"maxLength": 900} for n in range(1000)}},
     {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(3000)}},

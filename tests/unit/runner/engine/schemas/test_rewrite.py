@@ -78,6 +78,55 @@ KINDS = {
             [{}, {"a": 1}],
         ),
         ({"format": "color"}, ["x", 1], []),
+        ({"not": {"type": "integer"}}, [1.5, -0.25, 1e-7, 10.5e-3, "a", {}], [0, 1, -3, 1.0]),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, -3, 2.5, 9.25], [2, 1.5, -2.5]),
+        ({"oneOf": [{"type": "integer"}, {"maximum": -2}]}, [1, -2.5], [-2, -1.5, 0.5, 2.5]),
+        ({"contains": {"minimum": 5}}, [[1, 5], [5, 1], [1, None], {}], [[], [1], [1, 2.5]]),
+        ({"contains": {"const": 1}, "minContains": 2}, [[1, 2, 1]], [[1, 2], [1], []]),
+        (
+            {"contains": {"const": 1}, "minContains": 0, "maxContains": 1, "uniqueItems": True},
+            [[], [2, 1], [1, 2]],
+            [[1, 1], [2, 2], [1, 2, 1]],
+        ),
+        (
+            {"contains": {"const": 1}, "allOf": [{"contains": {"type": "string"}}],
+             "prefixItems": [{"type": "boolean"}], "minItems": 4},
+            [[True, 1, "a", 2], [False, "a", 1, 1]],
+            [[True, 1, "a"], [1, "a", 1, 1], [True, 1, 1, 1]],
+        ),
+        ({"not": {"contains": {"const": 1}, "minContains": 2}, "type": "array"},
+         [[1], [], [2, 1]], [[1, 1], [1, 2, 1]]),
+        (
+            {"properties": {"a": {"contains": {"const": 1}}, "b": {}, "c": False},
+             "patternProperties": {"^x": {"type": "null"}}, "required": ["b", "xy"]},
+            [{"a": [1], "b": 2, "xy": None, "z": 1}, {"b": {"c": []}, "xy": None, "x": None}],
+            [{"a": [2], "b": 2, "xy": None}, {"b": 1}, {"b": 1, "xy": 1},
+             {"b": 1, "xy": None, "c": 1}],
+        ),
+        (
+            {"$ref": "#/$defs/n", "$defs": {"n": {"properties": {
+                "next": {"$ref": "#/$defs/n"}, "x": {"contains": {"const": 1}}}}}},
+            [{"next": {"next": {"x": [2, 1]}}}, {"y": 3}],
+            [{"next": {"next": {"x": [2]}}}, {"x": []}],
+        ),
+        (
+            {"$id": "http://x/strict", "$dynamicAnchor": "n", "$ref": "tree",
+             "unevaluatedProperties": False,
+             "$defs": {"tree": {"$id": "tree", "$dynamicAnchor": "n", "properties": {
+                 "next": {"$dynamicRef": "#n"}}}}},
+            [{"next": {}}, {"next": {"next": {}}}],
+            [{"next": {"x": 1}}, {"x": 1}],
+        ),
+        (
+            {"$schema": "https://json-schema.org/draft/2019-09/schema", "$id": "http://x/strict",
+             "$recursiveAnchor": True, "$ref": "tree", "properties": {"v": {"type": "string"}},
+             "$defs": {"tree": {"$id": "tree", "$recursiveAnchor": True, "properties": {
+                 "next": {"$recursiveRef": "#"}}}}},
+            [{"next": {"v": "a"}}],
+            [{"next": {"v": 1}}],
+        ),
+        ({"properties": {"steps": {"contains": {"const": 1}}}, "steps": [3], "fraction": [1]},
+         [{"steps": [1]}], [{"steps": []}]),
         ({"format": "json-pointer"}, ["/a/b", ""], ["a"]),
         ({"$id": "http://x/a.json", "$defs": {"s": {"$id": "s.json", "type": "string"}},
           "items": {"$ref": "s.json"}, "not": {"const": 7}}, [["a"], 8], [[1], 7]),
@@ -110,7 +159,11 @@ def test_a_schema_is_enforced(
             {"not": {"properties": {"a": {}}, "additionalProperties": False}},
             "p.not: `additional",
         ),
-        ({"properties": {"x": {"contains": {"const": 1}}}}, r"p\.properties\.x: `contains`"),
+        (
+            {"properties": {"x": {"contains": {"const": 1}, "minContains": 300}}},
+            r"p\.properties\.x: `contains` with so many",
+        ),
+        ({"type": "number", "not": {"type": "integer"}, "minimum": 0.5}, "p: numbers that are no"),
         ({"items": {"not": {"format": "uri"}}}, r"p\.items: `format` under `not`"),
         ({"$ref": "http://x/y.json"}, r"p: `\$ref` to http://x/y.json, which is not in the schema"),
         ({"allOf": [{"$ref": "#/nowhere"}]}, r"p\.allOf\.0: `\$ref`: there is no /nowhere"),
@@ -131,8 +184,8 @@ def test_what_cannot_be_enforced_is_named_with_its_place(schema: Any, told: str)
 
 names = st.sampled_from(["a", "b", "c"])
 values = st.recursive(
-    st.sampled_from([None, True, 0, 1, 5, "", "a", "ab"]),
-    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(names, inner, max_size=2)),
+    st.sampled_from([None, True, 0, 1, 5, 1.5, "", "a", "ab"]),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=2)),
     max_leaves=4,
 )
 leaves = st.sampled_from(
@@ -150,6 +203,9 @@ schemas = st.recursive(
         st.builds(lambda part: {"properties": {"a": part}, "minProperties": 1}, inner),
         st.builds(lambda part: {"properties": {"b": part}, "additionalProperties": False}, inner),
         st.builds(lambda part: {"items": part, "maxItems": 2}, inner),
+        st.builds(lambda part: {"contains": part}, inner),
+        st.builds(lambda part: {"contains": part, "minContains": 2, "maxContains": 2}, inner),
+        st.builds(lambda a, b: {"items": a, "contains": b, "maxContains": 1}, inner, inner),
         st.builds(lambda name: {"dependentRequired": {"a": [name]}}, names),
         st.builds(lambda name: {"propertyNames": {"enum": ["a", name]}}, names),
     ),

@@ -1,0 +1,276 @@
+"""A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
+
+That is `steps`, an array's items as an automaton, and `fraction`, numbers that are no integers
+between two integers. All without them stays JSON schema inside the rules.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from runner.engine.schemas.expressions import Unsupported
+from runner.engine.schemas.texts import Texts
+
+STEPS, FRACTION = "steps", "fraction"
+MAX_RULES = 5_000
+MAX_S = 0.5  # of processor time
+_DATA = ("enum", "required")
+
+# A text as llguidance's JSON schema has it: each character in one way
+_TEXT = r'/"([^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(0[0-7bef]|1[0-9a-f]|7f))*"/'
+_FRACTION = r"/\.[0-9]*[1-9][0-9]*/"
+_SMALL = r"/(\.[0-9]*[1-9][0-9]*)[eE]-[0-9]+/"
+_TINY = r"/[1-9][eE]-0*[1-9][0-9]*/"
+
+
+def needs_rules(schema: Any) -> bool:
+    """Whether a written schema has such keywords."""
+    return any(STEPS in each or FRACTION in each for each in _within(schema))
+
+
+def _within(schema: Any) -> Iterator[dict[str, Any]]:
+    """It and all schemas in it. Names of properties are not told from keywords: each name that is
+    a keyword has a schema for a value, where the keyword's has none."""
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get(STEPS), list) or isinstance(value.get(FRACTION), list):
+                yield value
+            waiting += _parts(value)
+        elif isinstance(value, list):
+            waiting += value
+
+
+def rules(schema: dict[str, Any], white_space: str, options: dict[str, Any], name: str) -> str:
+    """The rules; `name` is the first one, and the others begin with it. white_space: a regular
+    expression of what may stand between two values. options: of the JSON schemas inside. Raises
+    Unsupported, and TooLarge of languages."""
+    return _Rules(schema, white_space, options, name).text()
+
+
+class _Rules:
+    def __init__(
+        self, schema: dict[str, Any], white_space: str, options: dict[str, Any], name: str
+    ) -> None:
+        self._schema = schema
+        self._name = name
+        self._definitions: dict[str, Any] = schema.get("$defs", {})
+        self._options = options
+        self._texts = Texts(time.thread_time() + MAX_S)
+        self._special = self._special_definitions()
+        self._text = f"{name.upper()}_TEXT"
+        self._ws = f"{name}_ws"
+        space = f"{name.upper()}_SPACE"
+        self._lines = [f"{self._ws}: {space}?", f"{space}: /{white_space}/",
+                       f"{self._text}: {_TEXT}"]  # fmt: skip
+        self._names: dict[str | int, str] = {}
+        self._kept: list[Any] = []  # whose ids are in _names
+
+    def text(self) -> str:
+        root = {key: value for key, value in self._schema.items() if key != "$defs"}
+        return "\n".join([f"{self._name}: {self._rule(root)}", *self._lines])
+
+    def _special_definitions(self) -> set[str]:
+        found = {name for name, value in self._definitions.items() if needs_rules(value)}
+        uses = {name: _references(value) for name, value in self._definitions.items()}
+        while more := {name for name in uses if name not in found and uses[name] & found}:
+            found |= more
+        return found
+
+    def _is_special(self, schema: Any) -> bool:
+        return needs_rules(schema) or bool(_references(schema) & self._special)
+
+    def _new(self, key: str | int) -> str:
+        name = self._names[key] = f"{self._name}_{len(self._names)}"
+        if len(self._names) > MAX_RULES:
+            raise Unsupported("`contains` in so large a schema is not supported")
+        return name
+
+    def _rule(self, schema: Any) -> str:
+        """The name of a rule for a schema."""
+        if isinstance(schema, dict) and "$ref" in schema:
+            target = schema["$ref"].removeprefix("#/$defs/")
+            if target in self._special:
+                known = self._names.get(target)
+                if known is None:
+                    known = self._new(target)
+                    self._lines.append(f"{known}: {self._body(self._definitions[target])}")
+                return known
+        if id(schema) in self._names:
+            return self._names[id(schema)]
+        self._kept.append(schema)
+        name = self._new(id(schema))
+        self._lines.append(f"{name}: {self._body(schema)}")
+        return name
+
+    def _body(self, schema: Any) -> str:
+        if not self._is_special(schema):
+            return self._json({} if schema is True else schema)
+        if "$ref" in schema:
+            return self._rule(schema)
+        if "anyOf" in schema:
+            return " | ".join(self._rule(each) for each in schema["anyOf"])
+        if FRACTION in schema:
+            low, high = schema[FRACTION]
+            return _fraction(low, high, self._json)
+        return self._array(schema) if schema["type"] == "array" else self._object(schema)
+
+    def _json(self, schema: dict[str, Any]) -> str:
+        needed, waiting = {}, list(_references(schema))
+        while waiting:
+            name = waiting.pop()
+            if name not in needed:
+                needed[name] = self._definitions[name]
+                waiting += _references(needed[name])
+        whole = {**schema, **({"$defs": needed} if needed else {}), **self._options}
+        return "%json " + json.dumps(whole, ensure_ascii=False)
+
+    def _array(self, schema: dict[str, Any]) -> str:
+        steps = schema.get(STEPS)
+        if steps is None:
+            steps = _plain_steps(schema)
+        name = self._new(f"[{len(self._names)}")
+        for at, state in enumerate(steps):
+            ways = [
+                f"{self._rule(part)} {self._ws} {name}_{after}" for part, after in state["items"]
+            ]
+            ends = ['"]"'] if state["ends"] else []
+            behind = [f'"," {self._ws} {way}' for way in ways]
+            self._lines.append(f"{name}_{at}: {' | '.join([*ends, *behind])}")
+            if at == 0:
+                self._lines.append(f"{name}: {' | '.join([*ends, *ways])}")
+        return f'"[" {self._ws} {name}'
+
+    def _object(self, schema: dict[str, Any]) -> str:
+        if "minProperties" in schema or "maxProperties" in schema:
+            raise Unsupported("`minProperties` beside `contains` is not supported")
+        listed: dict[str, Any] = schema.get("properties", {})
+        required = schema.get("required", [])
+        known = {**listed, **{one: self._at(schema, one) for one in required if one not in listed}}
+        if any(known[one] is False for one in required):
+            raise Unsupported("a required property that nothing can match is not supported here")
+        name = self._new(f"{{{len(self._names)}")
+        members = [
+            (self._pair(_quoted(_quoted(key)), value), key in required)
+            for key, value in known.items()
+            if value is not False
+        ]
+        others = self._others(schema, list(known))
+        if others:
+            self._lines.append(f"{name}_other: {' | '.join(others)}")
+        for at in range(len(members), -1, -1):
+            self._lines += self._members(name, members, at, bool(others))
+        return f'"{{" {self._ws} {name}_first_0'
+
+    def _pair(self, key: str, value: Any) -> str:
+        return f'{key} {self._ws} ":" {self._ws} {self._rule(value)}'
+
+    def _members(
+        self, name: str, members: list[tuple[str, bool]], at: int, others: bool
+    ) -> Iterator[str]:
+        """What may follow where the known properties from `at` on are left: at the object's begin,
+        and behind a property."""
+        if at == len(members):
+            more = f"{name}_other {self._ws} {name}_next_{at}"
+            yield f'{name}_first_{at}: "}}"' + (f" | {more}" if others else "")
+            yield f'{name}_next_{at}: "}}"' + (f' | "," {self._ws} {more}' if others else "")
+            return
+        member, is_required = members[at]
+        for kind, comma in (("first", ""), ("next", f'"," {self._ws} ')):
+            skipped = "" if is_required else f" | {name}_{kind}_{at + 1}"
+            yield f"{name}_{kind}_{at}: {comma}{member} {self._ws} {name}_next_{at + 1}{skipped}"
+
+    def _at(self, schema: dict[str, Any], name: str) -> Any:
+        for pattern, value in schema.get("patternProperties", {}).items():
+            if self._texts.matches(pattern, name):
+                return value
+        return schema.get("additionalProperties", True)
+
+    def _others(self, schema: dict[str, Any], names: list[str]) -> list[str]:
+        """What a property may be that is not known."""
+        languages = self._texts.languages
+        patterns = schema.get("patternProperties", {})
+        rest = schema.get("additionalProperties", True)
+        if not patterns:
+            if rest is False:
+                return []
+            key = self._text
+            if names:
+                key = self._new(f"~{len(self._names)}").upper()
+                texts = " | ".join(_quoted(_quoted(name)) for name in names)
+                self._lines.append(f"{key}: {_TEXT} & ~({texts})")
+            return [self._pair(key, rest)]
+        unknown = languages.other(self._texts.one_of(tuple(names)))
+        terms = [(self._texts.term(one), value) for one, value in patterns.items()]
+        terms.append((languages.both([languages.other(term) for term, _ in terms]), rest))
+        found = []
+        for term, value in terms:
+            allowed = languages.both([term, unknown])
+            if value is not False and not languages.is_empty(allowed):
+                key = self._json({"type": "string", "pattern": self._texts.written(allowed)})
+                self._lines.append(f"{(name := self._new(f'/{len(self._names)}'))}: {key}")
+                found.append(self._pair(name, value))
+        return found
+
+
+def _parts(value: dict[str, Any]) -> Iterator[Any]:
+    """What may be schemas; the values of keywords that have data are lists."""
+    yield from (each for key, each in value.items()
+                if not (key in _DATA and isinstance(each, list)))  # fmt: skip
+
+
+def _references(schema: Any) -> set[str]:
+    found: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                found.add(value["$ref"].removeprefix("#/$defs/"))
+            waiting += _parts(value)
+        elif isinstance(value, list):
+            waiting += value
+    return found
+
+
+def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The automaton of an array without one."""
+    prefix, rest = schema.get("prefixItems", []), schema.get("items", True)
+    low, high = schema.get("minItems", 0), schema.get("maxItems")
+    count = max(len(prefix), low) if high is None else high
+    if count > MAX_RULES:
+        raise Unsupported("`minItems` or `maxItems` beside `contains` is too large")
+    found = []
+    for at in range(count + 1):
+        item = prefix[at] if at < len(prefix) else rest
+        goes_on = item is not False and (high is None or at < high)
+        steps = [[item, min(at + 1, count)]] if goes_on else []
+        found.append({"ends": at >= low, "items": steps})
+    return found
+
+
+def _fraction(low: int | None, high: int | None, as_json: Any) -> str:
+    """Numbers that are no integers, between two integers."""
+    if low is None and high is None:
+        whole = as_json({"type": "integer", "minimum": 0})
+        number = f"({whole} ({_FRACTION} | {_SMALL}) | {_TINY})"
+        return f'"-"? {number}'
+    ways = []
+    for sign, least, most in (("", low, high), ('"-" ', _minus(high), _minus(low))):
+        if most is None or most > 0:  # of the integer part
+            bounds: dict[str, Any] = {"type": "integer", "minimum": max(least or 0, 0)}
+            bounds |= {} if most is None else {"maximum": most - 1}
+            ways.append(f"{sign}{as_json(bounds)} {_FRACTION}")
+    return " | ".join(ways)
+
+
+def _minus(number: int | None) -> int | None:
+    return None if number is None else -number
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
