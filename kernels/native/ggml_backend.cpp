@@ -25,6 +25,8 @@ constexpr char NAME[] = "hearth";
 constexpr char DESCRIPTION[] = "hearth's kernels for the processor";
 constexpr int64_t MIN_ROWS = 64;  // of a matrix: fewer are not worth the way to another backend
 
+bool fine_inputs = false;  // see hearth_set_fine_inputs()
+
 // What a backend owns. The vectors keep their memory from one operation to the next.
 struct Context {
     int threads = 1;
@@ -142,8 +144,9 @@ enum ggml_status multiply(Context &context, const ggml_tensor *const *products, 
         return GGML_STATUS_FAILED;
     const int type = first->src[0]->type;
     const int64_t k = first->src[0]->ne[0], sets = (int64_t)context.column_sets.size();
-    if (!context.reserve(hearth_matmul_workspace_bytes(type, k, (int64_t)context.x.size(), sets,
-                                                       context.threads)))
+    const bool fine = fine_inputs && ggml_is_quantized((enum ggml_type)type);
+    const int64_t columns = (int64_t)context.x.size() * (fine ? 2 : 1);
+    if (!context.reserve(hearth_matmul_workspace_bytes(type, k, columns, sets, context.threads)))
         return GGML_STATUS_ALLOC_FAILED;
     const hearth_matmul_args args = {
         type,
@@ -156,7 +159,7 @@ enum ggml_status multiply(Context &context, const ggml_tensor *const *products, 
         context.matrices.data(),
         context.workspace,
     };
-    hearth_matmul(&args);
+    fine ? hearth_matmul_fine(&args) : hearth_matmul(&args);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -412,6 +415,10 @@ void *address_of(ggml_backend_reg_t, const char *name) {
 }
 
 }  // namespace
+
+// Whether inputs of products have 16 bits from now on, in all graphs of the process: see
+// fine_inputs.h.
+extern "C" void hearth_set_fine_inputs(bool fine) { fine_inputs = fine; }
 
 // What ggml_backend_load() looks for. Null, which it takes for a failure, in another ggml.
 extern "C" ggml_backend_reg_t ggml_backend_init(void) {

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "amx.h"
+#include "fine_inputs.h"
 #include "float_matmul.h"
 #include "formats.h"
 #include "matmul_tasks.h"
@@ -350,4 +351,9 @@ extern "C" void hearth_matmul(const hearth_matmul_args *args) {
     for (int64_t s = 0; s < args->column_sets; s++) columns += args->column_set[s].count;
     with_kernel(args->type, args->k, columns,
                 [&](auto kernel) { matmul<decltype(kernel)>(*args); });
+}
+
+extern "C" void hearth_matmul_fine(const hearth_matmul_args *args) {
+    static thread_local FineInputs inputs;
+    inputs.multiply(*args);
 }

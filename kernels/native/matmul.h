@@ -40,4 +40,8 @@ size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t columns, int64
                                      int threads);
 
 void hearth_matmul(const hearth_matmul_args *args);
+
+// The same with inputs of 16 bits instead of 8, for block formats, in twice the time: see
+// fine_inputs.h. The workspace is that of twice as many columns.
+void hearth_matmul_fine(const hearth_matmul_args *args);
 }

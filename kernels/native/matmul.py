@@ -59,9 +59,10 @@ class MatmulLibrary:
             *(ctypes.c_int64,) * 3,
             ctypes.c_int,
         )
-        self._matmul = library.hearth_matmul
-        self._matmul.restype = None
-        self._matmul.argtypes = (ctypes.POINTER(_Args),)
+        self._matmul, self._fine = library.hearth_matmul, library.hearth_matmul_fine
+        for function in (self._matmul, self._fine):
+            function.restype = None
+            function.argtypes = (ctypes.POINTER(_Args),)
 
     def supports(self, ggml_type: int, k: int) -> bool:
         """Whether rows of k values of this ggml type can be multiplied."""
@@ -74,9 +75,11 @@ class MatmulLibrary:
         x: list[Floats],
         *,
         threads: int = 1,
+        fine: bool = False,
     ) -> list[Floats]:
         """x[i] @ weights[i].T for every i, x[0] for all where it is the only one: weights [rows,
-        bytes of a row], x [columns, k]. Raises ValueError for what the library does not support."""
+        bytes of a row], x [columns, k]. fine: with inputs of 16 bits. Raises ValueError for what
+        the library does not support."""
         k = x[0].shape[1]
         if not self.supports(ggml_type, k):
             raise ValueError(f"rows of {k} values of ggml type {ggml_type:d} are not supported")
@@ -94,7 +97,8 @@ class MatmulLibrary:
                 for w, i, out in zip(weights, sets, outputs, strict=True)
             )
         )
-        size = self._workspace_bytes(ggml_type, k, len(inputs), len(x), threads)
+        columns = len(inputs) * (2 if fine else 1)
+        size = self._workspace_bytes(ggml_type, k, columns, len(x), threads)
         workspace = allocate_workspace(size)
         args = _Args(
             ggml_type,
@@ -107,7 +111,7 @@ class MatmulLibrary:
             ctypes.addressof(matrices),
             workspace.ctypes.data,
         )
-        self._matmul(ctypes.byref(args))
+        (self._fine if fine else self._matmul)(ctypes.byref(args))
         return y
 
 

@@ -27,9 +27,8 @@ VARIANTS = {
     "minilm-torch-q8_0": ("Q8_0", "torch"),
 }
 F32 = [name for name, (kind, _) in VARIANTS.items() if kind == "F32"]
-# The least cosines. With llama.cpp inputs are rounded to 8 bits as well as weights, by hearth's
-# kernels as by its own: it is the very short texts that suffer.
-LEAST = {"minilm-q8_0": 0.9975}
+# The least cosines. Rounding the weights alone leaves the vector of "." with 0.99948.
+LEAST = {"minilm-q8_0": 0.9994, "minilm-torch-q8_0": 0.9994}
 SAME_ORDER = 0.01  # cosines that are nearer to each other may change places when quantized
 
 pytestmark = pytest.mark.slow

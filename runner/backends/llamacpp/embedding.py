@@ -27,7 +27,7 @@ _LAST: int = native.LLAMA_POOLING_TYPE_LAST
 _RANK: int = native.LLAMA_POOLING_TYPE_RANK
 # Architectures that llama.cpp gives no cache (llama_model::create_memory): an input is whole,
 # whatever the file says of causal attention
-_WITHOUT_CACHE = frozenset(
+ENCODERS = frozenset(
     (
         *("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"),
         *("neo-bert", "eurobert", "gemma-embedding", "t5encoder"),
@@ -168,6 +168,6 @@ def pooling_of(model: Any) -> int:
 
 def needs_whole_inputs(model: Any) -> bool:
     """True where an input must be computed in one piece: its tokens see those after them."""
-    if metadata(model, "general.architecture") in _WITHOUT_CACHE:
+    if metadata(model, "general.architecture") in ENCODERS:
         return True
     return _architecture_value(model, "attention.causal") == "false"

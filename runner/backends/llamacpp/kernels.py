@@ -13,6 +13,7 @@ from functools import cache
 from llama_cpp import llama_cpp as native
 
 from kernels.native import library_path
+from runner.backends.llamacpp.embedding import ENCODERS
 
 
 @cache
@@ -27,3 +28,12 @@ def register_kernels() -> bool:
     load.restype = ctypes.c_void_p
     load.argtypes = (ctypes.c_char_p,)
     return bool(load(os.fsencode(path)))
+
+
+def choose_inputs(architecture: str | None) -> None:
+    """Let the products of what this process computes from now on have inputs of 16 bits for an
+    encoder, and of 8 for all else. Once they are registered. Rounded to 8 bits, single words lose
+    a cosine of 0.002 to the vectors of an encoder; it computes twice as much."""
+    path = library_path("llamacpp")
+    if path is not None:
+        ctypes.CDLL(str(path)).hearth_set_fine_inputs(ctypes.c_bool(architecture in ENCODERS))

@@ -74,7 +74,10 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     plan = with_kernels(plan)
     with native_log.library_errors() as library_errors:
         model = load_model(plan, progress, library_errors)
-        choose_gelu(metadata(model, "general.architecture"))
+        architecture = metadata(model, "general.architecture")
+        choose_gelu(architecture)
+        if plan.native_kernels:
+            kernels.choose_inputs(architecture)
         vision = None
         try:
             params = _context_parameters(plan, model)

@@ -236,3 +236,17 @@ def test_other_formats_and_broken_rows_are_refused(ggml_type: int, k: int) -> No
         products().multiply(
             ggml_type, [np.zeros((1, 64), np.uint8)], [np.zeros((1, k), np.float32)]
         )
+
+
+@pytest.mark.parametrize("ggml_type", TYPES)
+@pytest.mark.parametrize("columns", [1, 5, 70])
+def test_fine_products_round_inputs_to_16_bits(ggml_type: GgmlType, columns: int) -> None:
+    random = np.random.default_rng(columns)
+    weights = packed(random, ggml_type, 70, 512 // block_size(ggml_type))
+    x = random.standard_normal((columns, 512), np.float32)
+    (found,) = products().multiply(ggml_type, [weights], [x], threads=2, fine=True)
+    w = values(ggml_type, weights)
+    bound = (np.abs(x) * EXACT + np.abs(x).max() / 254**2) @ np.abs(w).T
+    assert (np.abs(found - x @ w.T) <= bound).all()
+    (alone,) = products().multiply(ggml_type, [weights], [x[:1]], fine=True)
+    assert (alone == found[:1]).all()
