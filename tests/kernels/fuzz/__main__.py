@@ -29,7 +29,7 @@ TARGETS = {
     "matmul": ("matmul.cpp",),
     "attention": ("attention.cpp",),
     "linear": ("linear.cpp",),
-    "decode": ("decode.cpp", "linear.cpp"),
+    "decode": ("decode.cpp", "linear.cpp", "lora.cpp"),
     "lora": ("lora.cpp",),
     "backend": ("ggml_backend.cpp", "adapters.cpp", "lora.cpp", "matmul.cpp", "attention.cpp"),
 }

@@ -24,11 +24,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t stride = 0;
     for (int64_t left = input.number(1, 3); left > 0; left--) {
         const int64_t rank = input.size(1, 20, 130);
-        const bool bytes = narrow && input.flag();
-        const char *a = take(rank * (bytes ? in / 32 * 34 : in * 2));
-        const char *b = take(tiles * rank * HEARTH_LORA_TILE * (bytes ? 1 : 2));
+        const int64_t format = input.number(0, 2);
+        if (format == HEARTH_LORA_BYTES && in % 32) continue;
+        const int64_t of_a[] = {in * 2, in / 32 * 34, in * 4}, of_b[] = {2, 1, 4};
+        const char *a = take(rank * of_a[format]);
+        const char *b = take(tiles * rank * HEARTH_LORA_TILE * of_b[format]);
         const auto *scale = (const float *)take(tiles * HEARTH_LORA_TILE * 4);
-        pairs.push_back({in, out, rank, bytes, a, b, scale});
+        pairs.push_back({in, out, rank, format, a, b, scale});
         stride = std::max(stride, rank);
     }
     std::vector<const float *> x, base;
