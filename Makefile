@@ -4,6 +4,8 @@ STAMP := .venv/hearth-install.txt
 KERNELS := .venv/lib/hearth/built.txt
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# Else each process of the tests compiles them anew: 8 s of processor time.
+unexport PYTHONDONTWRITEBYTECODE
 # One more than there are cores: tests wait for processes that start and end, and for the disk.
 TEST_PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 

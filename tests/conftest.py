@@ -21,24 +21,34 @@ from registry.store import Store
 from tests.daemon_processes import DaemonProcess
 from tests.echo_models import TOOL_TEMPLATE, install_echo
 
-# They come first, so that no core waits for one of them at the end: 10 to 30 s each.
+# They come first, so that no core waits for one of them at the end: 6 to 20 s of processor time.
 LONG_FILES = (
     "tests/kernels/test_compile.py",
     "tests/attack/test_budgets.py",
-    "tests/integration/test_residence.py",
-    "tests/integration/test_worker_death.py",
-    "tests/integration/test_fuzz.py",
     "tests/attack/test_growth.py",
-    "tests/attack/test_model_files.py",
-    "tests/attack/test_fairness.py",
-    "tests/kernels/test_ops.py",
-    "tests/unit/modelfile/convert/vocabulary/test_shared_vocabularies.py",
-    "tests/unit/runner/worker/test_process.py",
-    "tests/unit/modelfile/convert/vocabulary/test_reader.py",
-    "tests/unit/runner/jobs/test_quantize.py",
-    "tests/integration/test_create.py",
-    "tests/integration/test_offline.py",
+    "tests/integration/test_create_convert.py",
+    "tests/integration/test_distill.py",
+    "tests/unit/runner/backends/torch/parallel/test_ranks.py",
+    "tests/integration/test_structured_output.py",
+    "tests/integration/test_torch_ranks.py",
+    "tests/integration/test_torch_quantized.py",
+    "tests/integration/test_adapter_models.py",
     "tests/integration/test_pull.py",
+    "tests/integration/test_mcp.py",
+    "tests/integration/test_mcp_responses.py",
+    "tests/integration/test_cli_chat.py",
+    "tests/attack/test_model_files.py",
+    "tests/integration/test_pull_made.py",
+    "tests/integration/test_keys.py",
+    "tests/kernels/test_sampling.py",
+    "tests/unit/runner/backends/host_sampling/test_text_cuts.py",
+    "tests/unit/modelfile/convert/vocabulary/test_shared_vocabularies.py",
+    "tests/unit/runner/jobs/test_quantize.py",
+    "tests/attack/test_fairness.py",
+    "tests/integration/test_fuzz.py",
+    "tests/integration/test_residence.py",
+    "tests/unit/runner/worker/test_process.py",
+    "tests/integration/test_offline.py",
 )
 
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # the developer's own config.toml is not for tests

@@ -26,15 +26,22 @@ _MAX_JOB_BYTES = 1 << 14
 class DaemonProcess:
     """A daemon that was started by fork, with what tests use of subprocess.Popen."""
 
-    def __init__(self, env: Mapping[str, str], max_files: int | None = None) -> None:
-        """Start it. max_files: its hard limit of open files; None: our limits."""
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        max_files: int | None = None,
+        worker: socket.socket | None = None,
+    ) -> None:
+        """Start it. max_files: its hard limit of open files; None: our limits. worker: be a worker
+        on this socket instead."""
         said, stderr = os.pipe()
         ended, status = os.pipe()
         files = (max_files, max_files) if max_files else resource.getrlimit(resource.RLIMIT_NOFILE)
         job = json.dumps({"env": dict(env), "files": files}).encode()
         assert len(job) <= _MAX_JOB_BYTES
         try:
-            socket.send_fds(_forker(), [job], [stderr, status])
+            more = [] if worker is None else [worker.fileno()]
+            socket.send_fds(_forker(), [job], [stderr, status, *more])
         finally:
             os.close(stderr)
             os.close(status)
@@ -110,6 +117,7 @@ class Forker:
     def __init__(self, fd: int) -> None:
         self._jobs = socket.socket(fileno=fd)
         self._status: dict[int, int] = {}  # of each child: where its pid and exit status go
+        self.worker_fd: int | None = None  # in a child that is to be a worker: its socket
 
     def run(self) -> bool:
         """Fork until nobody can ask any more. True: this is a child, its environment is set."""
@@ -125,29 +133,34 @@ class Forker:
                 os.read(ended, 4096)
                 self._reap()
             if self._jobs in ready:
-                job, fds, _, _ = socket.recv_fds(self._jobs, _MAX_JOB_BYTES, 2)
+                job, fds, _, _ = socket.recv_fds(self._jobs, _MAX_JOB_BYTES, 3)
                 if not job:
                     return False
                 if self._fork(json.loads(job), *fds):
                     return True
 
-    def _fork(self, job: Mapping[str, Any], stderr: int, status: int) -> bool:
+    def _fork(self, job: Mapping[str, Any], stderr: int, status: int, *worker: int) -> bool:
         pid = os.fork()
         if pid == 0:
-            self._become(job, stderr)
+            self._become(job, stderr, *worker)
             return True
-        os.close(stderr)
+        for fd in (stderr, *worker):
+            os.close(fd)
         self._status[pid] = status
         os.write(status, b"%d\n" % pid)
         return False
 
-    def _become(self, job: Mapping[str, Any], stderr: int) -> None:
+    def _become(self, job: Mapping[str, Any], stderr: int, *worker: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(stderr, 2)
         self._jobs.detach()
-        os.closerange(3, max(int(fd) for fd in os.listdir("/dev/fd")) + 1)
+        first = 3
+        if worker:
+            self.worker_fd = os.dup2(worker[0], first)
+            first += 1
+        os.closerange(first, max(int(fd) for fd in os.listdir("/dev/fd")) + 1)
         os.environ.clear()
         os.environ.update(job["env"])
         resource.setrlimit(resource.RLIMIT_NOFILE, tuple(job["files"]))

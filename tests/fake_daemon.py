@@ -1,5 +1,5 @@
-"""python -m tests.fake_daemon FD: daemons whose workers are those of tests/fake_worker.py, each a
-child by fork of this process; see tests/daemon_processes.py.
+"""python -m tests.fake_daemon FD: daemons whose workers are those of tests/fake_worker.py, and such
+workers alone, each a child by fork of this process; see tests/daemon_processes.py.
 
 DATE_FILE: a file with the seconds by which the date is off, which a test may change meanwhile.
 """
@@ -13,6 +13,7 @@ import time
 
 from runner.models import worker_process
 from runner.server.daemon import main
+from tests import fake_worker
 from tests.attack.loop_times import watch_if_asked
 from tests.daemon_processes import Forker
 
@@ -44,5 +45,6 @@ def run() -> int:
 
 if __name__ == "__main__":
     gc.freeze()  # children share what is never collected
-    if Forker(int(sys.argv[1])).run():
-        sys.exit(run())
+    forker = Forker(int(sys.argv[1]))
+    if forker.run():
+        sys.exit(run() if forker.worker_fd is None else fake_worker.run(forker.worker_fd))

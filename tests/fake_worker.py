@@ -7,6 +7,14 @@ import sys
 from runner.worker.__main__ import main
 from tests import fake_backend
 
-if __name__ == "__main__":
+
+def run(*sockets: int) -> int:
+    """Serve on these sockets, or those of sys.argv. The exit code."""
     sys.modules["runner.backends.echo"] = fake_backend
-    sys.exit(main())
+    if sockets:
+        sys.argv = ["fake_worker", *map(str, sockets)]
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

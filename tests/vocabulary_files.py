@@ -1,10 +1,13 @@
 """Vocabularies for tests: converted values as a GGUF file, and the ids llama.cpp finds with it.
 
-As a script it is the child process that loads the native library: a job on stdin, ids on stdout.
+As a script it is the child process that loads the native library: for each line on stdin, a job, a
+line of ids on stdout.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import subprocess
 import sys
@@ -23,7 +26,6 @@ _ARRAYS = {
     "f32s": types.FLOAT32,
     "u8s": types.UINT8,
 }
-_TIMEOUT_S = 60
 _REPOSITORY = Path(__file__).parents[1]
 
 
@@ -40,25 +42,42 @@ def native_ids(
     add_special: bool = False,
     parse_special: bool = False,
 ) -> list[list[int]]:
-    """The ids of each text, by llama.cpp in a process of its own."""
+    """The ids of each text, by llama.cpp in the process of _library."""
     job = {
         "path": str(path),
         "texts": texts,
         "add_special": add_special,
         "parse_special": parse_special,
     }
-    done = subprocess.run(
+    process = _library()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    if not answer:
+        _library.cache_clear()
+        raise AssertionError(f"llama.cpp ended with {process.wait()}, see stderr")
+    ids: list[list[int]] = json.loads(answer)
+    return ids
+
+
+@functools.cache
+def _library() -> subprocess.Popen[str]:
+    """A process of its own for all vocabularies: a start takes 0.3 s. It ends with this one."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "tests.vocabulary_files"],
-        input=json.dumps(job),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         cwd=_REPOSITORY,
-        timeout=_TIMEOUT_S,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    ids: list[list[int]] = json.loads(done.stdout)
-    return ids
+
+    def end() -> None:
+        process.communicate()
+
+    atexit.register(end)
+    return process
 
 
 def _value(value: MetadataValue) -> Value:
@@ -79,11 +98,14 @@ def _encode(job: dict[str, Any]) -> list[list[int]]:
     model = native.llama_model_load_from_file(job["path"].encode(), params)
     assert model, "llama.cpp refuses the vocabulary"
     tokenizer = LlamaCppTokenizer(native.llama_model_get_vocab(model))
-    return [
+    ids = [
         tokenizer.encode(text, add_bos=job["add_special"], parse_special=job["parse_special"])
         for text in job["texts"]
     ]
+    native.llama_model_free(model)
+    return ids
 
 
 if __name__ == "__main__":
-    json.dump(_encode(json.load(sys.stdin)), sys.stdout)
+    for line in sys.stdin:
+        print(json.dumps(_encode(json.loads(line))), flush=True)

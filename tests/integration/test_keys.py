@@ -134,8 +134,15 @@ def test_keys_and_their_texts_stay_out_of_the_log(start_daemon: StartDaemon) -> 
     assert key not in "".join(daemon.lines)
 
 
-@pytest.mark.parametrize("variable", ["HEARTH_HOST", "OLLAMA_HOST"])
-@pytest.mark.parametrize("https", [False, True])
+@pytest.mark.parametrize(
+    ("variable", "https"),
+    [
+        ("HEARTH_HOST", True),
+        ("OLLAMA_HOST", False),
+        pytest.param("HEARTH_HOST", False, marks=pytest.mark.slow),
+        pytest.param("OLLAMA_HOST", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_key_can_be_made_before_the_daemon_may_listen_openly(
     tmp_path: Path, variable: str, https: bool
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,6 +22,7 @@ from runner.worker.protocol import (
     delta_from_wire,
     encode_frame,
 )
+from tests.daemon_processes import DaemonProcess
 from tests.fake_backend import STUCK, VOCABULARY
 
 TIMEOUT_S = 60
@@ -38,13 +37,7 @@ class Client:
         self.socket = ours
         ours.settimeout(TIMEOUT_S)
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "tests.fake_worker", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                env={},
-                cwd="/",
-                stderr=subprocess.DEVNULL,
-            )
+            self.process = DaemonProcess({}, worker=theirs)
         self.deltas: dict[str, list[Delta]] = {}
         self.steps = 0
 
@@ -52,7 +45,7 @@ class Client:
         self.socket.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(TIMEOUT_S)
+        self.process.communicate(TIMEOUT_S)
 
     def send(self, op: str, **values: Any) -> None:
         for piece in EncodedFrame({"op": op, **values}).pieces():

@@ -131,7 +131,7 @@ def test_time_grows_with_the_length_of_a_text(name: str, unit: str, tmp_path: Pa
 
     cpu_s(1 << 17)
     small = min(cpu_s(1 << 17) for _ in range(2))
-    assert min(cpu_s(1 << 19) for _ in range(2)) < 4 * small * 1.7 + 0.05
+    assert any(cpu_s(1 << 19) < 4 * small * 1.7 + 0.05 for _ in range(2))
 
 
 def test_what_cannot_fit_is_not_read_to_its_end(tmp_path: Path) -> None:
