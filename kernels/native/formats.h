@@ -3,9 +3,9 @@
 // A value is scale x (byte - ZERO_POINT), minus the group's minimum where the format HAS_MIN; the
 // byte is unsigned, or SIGNED. GROUP_SIZE values share a scale; BLOCK_SIZE values lie in one block
 // of BLOCK_BYTES bytes. Both functions take the same block of LANES rows: scales() writes LANES
-// scales (and minima) for each group, values() a register for each four values, four bytes of every
-// row. Packed bytes are transposed before they are taken apart. Nothing behind a block is read: a
-// file may end there.
+// scales (and minima) for each group, values() eight registers for each 32 values, in one of two
+// orders; what takes packed bytes apart is the same in both. Nothing behind a block is read: a file
+// may end there.
 //
 // A format is a struct here with its number in types.h, and a name in BlockFormats at the end.
 #pragma once
@@ -20,12 +20,11 @@ namespace hearth {
 
 using Rows = const uint8_t *const[LANES];
 
-// The 32-bit words at an offset in every row.
-inline vec_int gather_u32(Rows rows, int offset) {
-    uint32_t word[LANES];
-    for (int r = 0; r < LANES; r++) std::memcpy(word + r, rows[r] + offset, sizeof *word);
-    return load_int(word);
-}
+// How values lie in registers. BY_COLUMN: register j has values 4j to 4j + 3 of every row, one row
+// in a lane, to which packed bytes are transposed. BY_ROW: register 4h + i has values 16h to 16h +
+// 15 of rows i, i + 4 and so on, each in 128 bits. The first is for several columns, whose sums
+// then lie in the lanes; for one it costs less to transpose its sums.
+enum class Order { BY_COLUMN, BY_ROW };
 
 // out [4]: bytes 4j to 4j + 3 of the 16 at an offset in every row, shifted down by SHIFT bytes.
 template <int SHIFT = 0>
@@ -37,11 +36,21 @@ inline void transpose_16_bytes(Rows rows, int offset, vec_int *out) {
     for (int j = 0; j < 4; j++) out[j] = transposed[j];
 }
 
-// out [8]: bytes 4j to 4j + 3 of the 32 at an offset in every row.
-inline void transpose_32_bytes(Rows rows, int offset, vec_int *out) {
-    bytes_32 bytes[LANES];
-    for (int r = 0; r < LANES; r++) bytes[r] = load_32_bytes(rows[r] + offset);
-    transpose(bytes, out);
+// out [4] or [8]: the 16 or 32 bytes at an offset in every row.
+template <Order ORDER>
+void take_16_bytes(Rows rows, int offset, vec_int *out) {
+    if constexpr (ORDER == Order::BY_COLUMN) return transpose_16_bytes(rows, offset, out);
+    for (int i = 0; i < 4; i++) out[i] = load_quarters(rows + i, offset);
+}
+template <Order ORDER>
+void take_32_bytes(Rows rows, int offset, vec_int *out) {
+    if constexpr (ORDER == Order::BY_COLUMN) {
+        bytes_32 bytes[LANES];
+        for (int r = 0; r < LANES; r++) bytes[r] = load_32_bytes(rows[r] + offset);
+        return transpose(bytes, out);
+    }
+    for (int half = 0; half < 2; half++)
+        take_16_bytes<ORDER>(rows, offset + 16 * half, out + 4 * half);
 }
 
 // Bits of each lane, of each byte of it, from bit `shift` on, moved down to the lowest ones.
@@ -50,8 +59,11 @@ inline vec_int byte_bits(vec_int v, int shift, int count) {
     return bits(v, shift, ((1 << count) - 1) * 0x01010101);
 }
 
-// Bits 4j to 4j + 3 of each word, each as bit 4 of a byte of its own.
-inline vec_int fifth_bits(vec_int word, int j) {
+// Of a word for each row: the bits that belong to the values of register j, each as bit 4 of a
+// byte.
+template <Order ORDER>
+vec_int fifth_bits(vec_int word, int j) {
+    if constexpr (ORDER == Order::BY_ROW) return spread_half(word, j % 4, j / 4);
     const vec_int spread = mul_i32(bits(word, 4 * j, 15), 0x00204081);
     return sll(and_(spread, broadcast(0x01010101)), 4);
 }
@@ -61,15 +73,15 @@ inline vec_int add_zero_point(vec_int v) {
     return xor_(v, broadcast((int32_t)(SIGNED_ZERO_POINT * 0x01010101u)));
 }
 
-// The four values from number 4 * i on.
+// Register i.
 inline void store_values(uint8_t *out, int i, vec_int v) { store_int(out + i * 4 * LANES, v); }
 
 // 16 bytes with two values each: the low halves are values 0 to 15, the high ones 16 to 31.
-// complete(v, j) makes bytes for dot() of the halves that are values 4j to 4j + 3.
-template <class Complete>
+// complete(v, j) makes bytes for dot() of the halves that are register j.
+template <Order ORDER, class Complete>
 void unpack_nibbles(Rows rows, int offset, uint8_t *out, Complete complete) {
     vec_int v[4];
-    transpose_16_bytes(rows, offset, v);
+    take_16_bytes<ORDER>(rows, offset, v);
     for (int j = 0; j < 4; j++) {
         store_values(out, j, complete(byte_bits(v[j], 0, 4), j));
         store_values(out, j + 4, complete(byte_bits(v[j], 4, 4), j + 4));
@@ -86,8 +98,9 @@ struct WithScaleAndMin {
     static constexpr int BLOCK_SIZE = 32, GROUP_SIZE = 32, ZERO_POINT = 0;
     static constexpr bool HAS_MIN = true, SIGNED = false;
     static void scales(Rows rows, float *scale, float *min) {
-        store(scale, gather_f16(rows, 0));
-        store(min, mul(gather_f16(rows, 2), broadcast(-1.0f)));
+        const vec_int both = gather_u32(rows, 0);
+        store(scale, cvt_f16(both));
+        store(min, mul(cvt_f16(srl(both, 16)), broadcast(-1.0f)));
     }
 };
 
@@ -99,42 +112,47 @@ struct SignedBytes : WithScale {
 
 struct Q8_0 : SignedBytes {
     static constexpr int TYPE = TYPE_Q8_0, BLOCK_BYTES = 34;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         vec_int v[8];
-        transpose_32_bytes(rows, 2, v);
+        take_32_bytes<ORDER>(rows, 2, v);
         for (int j = 0; j < 8; j++) store_values(out, j, add_zero_point(v[j]));
     }
 };
 
 struct Q4_0 : WithScale {
     static constexpr int TYPE = TYPE_Q4_0, BLOCK_BYTES = 18, ZERO_POINT = 8;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
-        unpack_nibbles(rows, 2, out, [](vec_int v, int) { return v; });
+        unpack_nibbles<ORDER>(rows, 2, out, [](vec_int v, int) { return v; });
     }
 };
 
 struct Q4_1 : WithScaleAndMin {
     static constexpr int TYPE = TYPE_Q4_1, BLOCK_BYTES = 20;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
-        unpack_nibbles(rows, 4, out, [](vec_int v, int) { return v; });
+        unpack_nibbles<ORDER>(rows, 4, out, [](vec_int v, int) { return v; });
     }
 };
 
 struct Q5_0 : WithScale {
     static constexpr int TYPE = TYPE_Q5_0, BLOCK_BYTES = 22, ZERO_POINT = 16;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         const vec_int fifth = gather_u32(rows, 2);
-        unpack_nibbles(rows, 6, out,
-                       [=](vec_int v, int j) { return or_(v, fifth_bits(fifth, j)); });
+        unpack_nibbles<ORDER>(
+            rows, 6, out, [=](vec_int v, int j) { return or_(v, fifth_bits<ORDER>(fifth, j)); });
     }
 };
 
 struct Q5_1 : WithScaleAndMin {
     static constexpr int TYPE = TYPE_Q5_1, BLOCK_BYTES = 24;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         const vec_int fifth = gather_u32(rows, 4);
-        unpack_nibbles(rows, 8, out,
-                       [=](vec_int v, int j) { return or_(v, fifth_bits(fifth, j)); });
+        unpack_nibbles<ORDER>(
+            rows, 8, out, [=](vec_int v, int j) { return or_(v, fifth_bits<ORDER>(fifth, j)); });
     }
 };
 
@@ -142,9 +160,10 @@ struct IQ4_NL : SignedBytes {
     static constexpr int TYPE = TYPE_IQ4_NL, BLOCK_BYTES = 18;
     static constexpr int8_t TABLE[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                          1,    13,   25,  38,  53,  69,  89,  113};
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
-        unpack_nibbles(rows, 2, out,
-                       [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
+        unpack_nibbles<ORDER>(rows, 2, out,
+                              [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
     }
 };
 
@@ -153,14 +172,15 @@ struct MXFP4 : SignedBytes {
     static constexpr int8_t TABLE[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     static void scales(Rows rows, float *scale, float *) {
         // 2^(e - 128): the table holds twice the values. Below 2^-126 a float has no exponent left.
-        for (int r = 0; r < LANES; r++) {
-            const uint32_t e = *rows[r], bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-            std::memcpy(scale + r, &bits, sizeof bits);
-        }
+        const vec_int e = and_(gather_u32(rows, 0), broadcast((int32_t)0xff));
+        const vec_int normal = sll(add_i32(e, broadcast((int32_t)-1)), 23);  // -infinity for 0
+        const vec_int small = add_i32(sll(and_(e, broadcast((int32_t)1)), 21), broadcast(1 << 21));
+        store(scale, max(bitcast_f32(normal), bitcast_f32(small)));
     }
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
-        unpack_nibbles(rows, 1, out,
-                       [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
+        unpack_nibbles<ORDER>(rows, 1, out,
+                              [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
     }
 };
 
@@ -185,10 +205,11 @@ struct WithPackedScales {
 
 struct Q4_K : WithPackedScales {
     static constexpr int TYPE = TYPE_Q4_K, BLOCK_BYTES = 144;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         for (int pair = 0; pair < 4; pair++) {
             vec_int v[8];
-            transpose_32_bytes(rows, 16 + 32 * pair, v);
+            take_32_bytes<ORDER>(rows, 16 + 32 * pair, v);
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
                 store_values(out, 16 * pair + j, byte_bits(v[j], 0, 4));
@@ -200,12 +221,13 @@ struct Q4_K : WithPackedScales {
 
 struct Q5_K : WithPackedScales {
     static constexpr int TYPE = TYPE_Q5_K, BLOCK_BYTES = 176;
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         vec_int fifth[8];
-        transpose_32_bytes(rows, 16, fifth);
+        take_32_bytes<ORDER>(rows, 16, fifth);
         for (int pair = 0; pair < 4; pair++) {
             vec_int v[8];
-            transpose_32_bytes(rows, 48 + 32 * pair, v);
+            take_32_bytes<ORDER>(rows, 48 + 32 * pair, v);
             for (int j = 0; j < 16; j++) {
                 const vec_int high = sll(byte_bits(fifth[j % 8], 2 * pair + j / 8, 1), 4);
                 store_values(out, 16 * pair + j, or_(byte_bits(v[j % 8], j / 8 * 4, 4), high));
@@ -227,13 +249,14 @@ struct Q6_K {
             store(scale + j * LANES, mul(d, cvt_f32(signed_byte)));
         }
     }
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         for (int side = 0; side < 2; side++) {
             vec_int high[8];
-            transpose_32_bytes(rows, 128 + 32 * side, high);
+            take_32_bytes<ORDER>(rows, 128 + 32 * side, high);
             for (int half = 0; half < 2; half++) {
                 vec_int v[8];
-                transpose_32_bytes(rows, 64 * side + 32 * half, v);
+                take_32_bytes<ORDER>(rows, 64 * side + 32 * half, v);
 #pragma GCC unroll 8
                 for (int j = 0; j < 8; j++) {
                     const int i = 32 * side + 8 * half + j;
@@ -261,10 +284,11 @@ struct Q2_K {
             store(min + j * LANES, mul(dmin, cvt_f32(bits(v[j / 4], j % 4 * 8 + 4, 15))));
         }
     }
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         for (int side = 0; side < 2; side++) {
             vec_int v[8];
-            transpose_32_bytes(rows, 16 + 32 * side, v);
+            take_32_bytes<ORDER>(rows, 16 + 32 * side, v);
             for (int j = 0; j < 32; j++)
                 store_values(out, 32 * side + j, byte_bits(v[j % 8], j / 8 * 2, 2));
         }
@@ -285,12 +309,13 @@ struct Q3_K {
             store(scale + j * LANES, mul(d, sub(cvt_f32(or_(low, high)), broadcast(32.0f))));
         }
     }
+    template <Order ORDER>
     static void values(Rows rows, uint8_t *out) {
         vec_int third[8];
-        transpose_32_bytes(rows, 0, third);
+        take_32_bytes<ORDER>(rows, 0, third);
         for (int side = 0; side < 2; side++) {
             vec_int v[8];
-            transpose_32_bytes(rows, 32 + 32 * side, v);
+            take_32_bytes<ORDER>(rows, 32 + 32 * side, v);
             for (int j = 0; j < 32; j++) {
                 const vec_int high = sll(byte_bits(third[j % 8], 4 * side + j / 8, 1), 2);
                 store_values(out, 32 * side + j, or_(byte_bits(v[j % 8], j / 8 * 2, 2), high));

@@ -31,15 +31,22 @@ constexpr int KC = 512;             // values of a row that are unpacked at a ti
 // Fewer are multiplied by dot(): a tile of one column takes more than half as long as one of 16.
 constexpr int MIN_TILE_COLUMNS = 64;
 
-// How columns lie, for dot() and for AMX: NR of them together, and in 32 values of these the bytes
-// from a column to the next and from four values of one to its next four. NC pass over a panel
-// before it is unpacked again.
+// How columns lie, for dot(), for dot() with one column, and for AMX: NR of them together, and in
+// 32 values of these the bytes from a column to the next and from four values of one to its next
+// four. NC pass over a panel before it is unpacked again.
 struct ForDot {
     static constexpr bool TILES = false;
+    static constexpr Order ORDER = Order::BY_COLUMN;
     static constexpr int NR = DOT_COLUMNS, COLUMN_BYTES = 4, FOUR_BYTES = 4 * NR, NC = 64 * NR;
+};
+struct ForOne {
+    static constexpr bool TILES = false;
+    static constexpr Order ORDER = Order::BY_ROW;
+    static constexpr int NR = 1, COLUMN_BYTES = 32, FOUR_BYTES = 4, NC = 1;
 };
 struct ForTiles {
     static constexpr bool TILES = true;
+    static constexpr Order ORDER = Order::BY_COLUMN;
     static constexpr int NR = TILE_COLUMNS, COLUMN_BYTES = 32, FOUR_BYTES = 4, NC = 32 * NR;
 };
 
@@ -109,7 +116,7 @@ void prefetch_block(const uint8_t *w, size_t row_bytes, int64_t block, int panel
 }
 
 // Values from first_k to first_k + count of the rows at w; beyond valid_rows the last one again.
-template <class F>
+template <class F, Order ORDER>
 void unpack(const uint8_t *w, size_t row_bytes, int valid_rows, int64_t first_k, int count,
             int panels, Panel &panel) {
     constexpr int GROUPS = F::BLOCK_SIZE / F::GROUP_SIZE;
@@ -120,7 +127,7 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid_rows, int64_t first_k,
     for (int b = 0; b < count / F::BLOCK_SIZE; b++) {
         prefetch_block<F>(w, row_bytes, first_block + b, panels);
         F::scales(rows, panel.scale + b * GROUPS * LANES, panel.min + b * GROUPS * LANES);
-        F::values(rows, panel.bytes + b * F::BLOCK_SIZE * LANES);
+        F::template values<ORDER>(rows, panel.bytes + b * F::BLOCK_SIZE * LANES);
         for (int r = 0; r < LANES; r++) rows[r] += F::BLOCK_BYTES;
     }
 }
@@ -138,6 +145,18 @@ struct Sums {
 // acc[c][p] += a group of values of panel p's rows, from this byte on, times those of column c.
 template <class F, class L, int N, int P>
 inline void add_dots(const Panel *panels, int byte, const int8_t *x, vec_int (&acc)[N][P]) {
+    if constexpr (L::ORDER == Order::BY_ROW) {
+        static_assert(N == 1 && P == 1);
+        vec_int sums[4] = {broadcast(0), broadcast(0), broadcast(0), broadcast(0)};
+        for (int j = 0; j < F::GROUP_SIZE; j += 16) {
+            const vec_int column = broadcast_16_bytes(x + j);
+            const uint8_t *w = panels->bytes + byte + j * LANES;
+            for (int i = 0; i < 4; i++)
+                sums[i] = dot<F::SIGNED>(sums[i], load_int(w + i * 4 * LANES), column);
+        }
+        acc[0][0] = add_i32(acc[0][0], reduce_add_quarters(sums));
+        return;
+    }
 #if defined(HEARTH_I8MM)
     if constexpr (N > 1) return dot_words<F::GROUP_SIZE / 4, L::NR>(panels->bytes + byte, x, acc);
 #endif
@@ -254,9 +273,9 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
         const int count = (int)std::min<int64_t>(KC, block.k - first_k);
         const bool last = first_k + count == block.k;
         for (int p = 0; p < P; p++) {
-            unpack<F>(w + p * LANES * matrix.row_bytes, matrix.row_bytes,
-                      std::min(LANES, valid_rows - p * LANES), first_k, count, P,
-                      scratch.panels[p]);
+            unpack<F, L::ORDER>(w + p * LANES * matrix.row_bytes, matrix.row_bytes,
+                                std::min(LANES, valid_rows - p * LANES), first_k, count, P,
+                                scratch.panels[p]);
             if (tiles && F::ZERO_POINT != 0)
                 subtract_zero_point(scratch.panels[p].bytes, count * LANES, F::ZERO_POINT);
         }
@@ -273,7 +292,7 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
                     });
                 continue;
             }
-            with_count<DOT_COLUMNS>(block.columns - c, [&](auto columns) {
+            with_count<std::min(L::NR, DOT_COLUMNS)>(block.columns - c, [&](auto columns) {
                 micro_kernel<F, L, decltype(columns)::value, P>(scratch.panels, tile, first_k,
                                                                 count, sums);
             });
@@ -288,8 +307,9 @@ void multiply_panels(const ColumnBlock &block, int64_t row, int valid_rows,
 template <class F, class L>
 void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch<L> &scratch) {
     const int valid_rows = (int)std::min<int64_t>(MR, block.matrix.rows - row);
-    if (block.columns > DOT_COLUMNS && valid_rows > MR - LANES)
-        return multiply_panels<F, L, PANELS>(block, row, valid_rows, scratch);
+    if constexpr (L::NR > 1)
+        if (block.columns > DOT_COLUMNS && valid_rows > MR - LANES)
+            return multiply_panels<F, L, PANELS>(block, row, valid_rows, scratch);
     for (int r = 0; r < valid_rows; r += LANES)
         multiply_panels<F, L, 1>(block, row + r, std::min(LANES, valid_rows - r), scratch);
 }
@@ -308,10 +328,11 @@ struct BlockKernel {
     }
 };
 
-// visit(Kernel{}) for the kernel of a type, rows of k values and so many columns. False: there is
-// none. Groups of 16 values would take AMX as long as those of 32, which is no gain over dot().
+// visit(Kernel{}) for the kernel of a type, rows of k values and so many columns in so many sets.
+// False: there is none. Groups of 16 values would take AMX as long as those of 32, which is no gain
+// over dot().
 template <class Visit>
-bool with_kernel(int type, int64_t k, int64_t columns, Visit visit) {
+bool with_kernel(int type, int64_t k, int64_t columns, int64_t column_sets, Visit visit) {
     if (k <= 0) return false;
     if (type == TYPE_F16) return visit(FloatKernel<F32Dot<F16Row>>{}), true;
     if (type == TYPE_BF16) return visit(FloatKernel<BF16Dot>{}), true;
@@ -323,6 +344,7 @@ bool with_kernel(int type, int64_t k, int64_t columns, Visit visit) {
         if constexpr (HAS_TILES && F::GROUP_SIZE == TILE_VALUES)
             if (columns >= MIN_TILE_COLUMNS && tiles_permitted())
                 return visit(BlockKernel<F, ForTiles>{});
+        if (columns <= column_sets) return visit(BlockKernel<F, ForOne>{});
         visit(BlockKernel<F, ForDot>{});
     });
     return whole;
@@ -334,13 +356,13 @@ bool with_kernel(int type, int64_t k, int64_t columns, Visit visit) {
 using namespace hearth;
 
 extern "C" bool hearth_matmul_supports(int type, int64_t k) {
-    return with_kernel(type, k, 1, [](auto) {});
+    return with_kernel(type, k, 1, 1, [](auto) {});
 }
 
 extern "C" size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t columns,
                                                 int64_t column_sets, int threads) {
     size_t bytes = 0;
-    with_kernel(type, k, columns, [&](auto kernel) {
+    with_kernel(type, k, columns, column_sets, [&](auto kernel) {
         bytes = bytes_of_tiles<decltype(kernel)>(k, columns, column_sets);
     });
     return bytes * (replicated(k, columns) ? threads : 1);
@@ -349,7 +371,7 @@ extern "C" size_t hearth_matmul_workspace_bytes(int type, int64_t k, int64_t col
 extern "C" void hearth_matmul(const hearth_matmul_args *args) {
     int64_t columns = 0;
     for (int64_t s = 0; s < args->column_sets; s++) columns += args->column_set[s].count;
-    with_kernel(args->type, args->k, columns,
+    with_kernel(args->type, args->k, columns, args->column_sets,
                 [&](auto kernel) { matmul<decltype(kernel)>(*args); });
 }
 

@@ -179,6 +179,33 @@ bytes_32 load_16_bytes(const void *p) {
             vreinterpretq_s32_u8(zeros)};
 }
 
+// In each 128 bits the 16 bytes at an offset in every fourth row.
+inline vec_int load_quarters(const uint8_t *const *rows, int offset) {
+    return {vreinterpretq_s32_u8(vld1q_u8(rows[0] + offset)),
+            vreinterpretq_s32_u8(vld1q_u8(rows[4] + offset))};
+}
+inline vec_int broadcast_16_bytes(const void *p) {
+    const int32x4_t v = vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p));
+    return {v, v};
+}
+// The 32-bit words at an offset in every row.
+inline vec_int gather_u32(const uint8_t *const *rows, int offset) {
+    uint32_t word[LANES];
+    for (int r = 0; r < LANES; r++) std::memcpy(word + r, rows[r] + offset, sizeof *word);
+    return load_int(word);
+}
+// Of word i in each 128 bits the 16 bits of a half, each as bit 4 of a byte.
+inline vec_int spread_half(vec_int words, int i, int half) {
+    const auto spread = [&](int32x4_t v) {
+        const uint8x8_t second = vdup_n_u8((uint8_t)(4 * i + 2 * half + 1));
+        const uint8x16_t from = vcombine_u8(vdup_n_u8((uint8_t)(4 * i + 2 * half)), second);
+        const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
+        const uint8x16_t set = vtstq_u8(vqtbl1q_u8(vreinterpretq_u8_s32(v), from), bit);
+        return vreinterpretq_s32_u8(vandq_u8(set, vdupq_n_u8(16)));
+    };
+    return {spread(words.low), spread(words.high)};
+}
+
 // acc + in each lane the four products of bytes of weights and of a column, which are -127 to 127.
 inline int32x4_t dot(int32x4_t acc, int8x16_t weights, int8x16_t column) {
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -285,6 +312,12 @@ inline void reduce_add4(vec_f32 a, vec_f32 b, vec_f32 c, vec_f32 d, float *out) 
     const float32x4_t low = vpaddq_f32(vpaddq_f32(a.low, b.low), vpaddq_f32(c.low, d.low));
     const float32x4_t high = vpaddq_f32(vpaddq_f32(a.high, b.high), vpaddq_f32(c.high, d.high));
     vst1q_f32(out, vaddq_f32(low, high));
+}
+
+// v [4]. Lane i of each 128 bits: the sum of the four lanes there of v[i].
+inline vec_int reduce_add_quarters(const vec_int *v) {
+    return {vpaddq_s32(vpaddq_s32(v[0].low, v[1].low), vpaddq_s32(v[2].low, v[3].low)),
+            vpaddq_s32(vpaddq_s32(v[0].high, v[1].high), vpaddq_s32(v[2].high, v[3].high))};
 }
 
 // rows [LANES]: 32 bytes of each row. out [8]: lane r of out[j] has bytes 4j to 4j + 3 of row r.

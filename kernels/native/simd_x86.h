@@ -95,7 +95,43 @@ bytes_32 load_16_bytes(const void *p) {
     return _mm256_zextsi128_si256(_mm_srli_si128(_mm_loadu_si128((const __m128i *)p), SHIFT));
 }
 
+inline __m128i load_16_bytes(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+
 #if defined(HEARTH_AVX512)
+
+// In each 128 bits the 16 bytes at an offset in every fourth row.
+inline vec_int load_quarters(const uint8_t *const *rows, int offset) {
+    const __m256i low =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(rows[0] + offset)),
+                                load_16_bytes(rows[4] + offset), 1);
+    const __m512i three =
+        _mm512_inserti32x4(_mm512_castsi256_si512(low), load_16_bytes(rows[8] + offset), 2);
+    return _mm512_inserti32x4(three, load_16_bytes(rows[12] + offset), 3);
+}
+inline vec_int broadcast_16_bytes(const void *p) {
+    return _mm512_broadcast_i32x4(load_16_bytes(p));
+}
+// The 32-bit words at an offset in every row, each broadcast and blended: no shuffles.
+inline vec_int gather_u32(const uint8_t *const *rows, int offset) {
+    const auto four = [&](int first) {
+        __m512i v = _mm512_setzero_si512();
+        for (int r = first; r < first + 4; r++) {
+            int word;
+            std::memcpy(&word, rows[r] + offset, sizeof word);
+            v = _mm512_mask_set1_epi32(v, (__mmask16)(1 << r), word);
+        }
+        return v;
+    };
+    return or_(or_(four(0), four(4)), or_(four(8), four(12)));
+}
+// Of word i in each 128 bits the 16 bits of a half, each as bit 4 of a byte.
+inline vec_int spread_half(vec_int words, int i, int half) {
+    const __m512i two = _mm512_set1_epi16((short)((4 * i + 2 * half) * 0x0101));
+    const __m512i from = _mm512_add_epi8(two, _mm512_set4_epi32(0x01010101, 0x01010101, 0, 0));
+    const __m512i bit = _mm512_set1_epi64((int64_t)0x8040201008040201);
+    const __mmask64 set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(words, from), bit);
+    return _mm512_maskz_mov_epi8(set, _mm512_set1_epi8(16));
+}
 
 inline vec_f32 bitcast_f32(vec_int v) { return _mm512_castsi512_ps(v); }
 inline vec_int bitcast_int(vec_f64 v) { return _mm512_castpd_si512(v); }
@@ -194,6 +230,34 @@ inline void reduce_add_eights(const vec_f32 *v, float *out) {
 }
 
 #else
+
+inline vec_int load_quarters(const uint8_t *const *rows, int offset) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(rows[0] + offset)),
+                                   load_16_bytes(rows[4] + offset), 1);
+}
+inline vec_int broadcast_16_bytes(const void *p) {
+    return _mm256_broadcastsi128_si256(load_16_bytes(p));
+}
+inline vec_int gather_u32(const uint8_t *const *rows, int offset) {
+    const auto word = [&](int r) {
+        int bits;
+        std::memcpy(&bits, rows[r] + offset, sizeof bits);
+        return broadcast(bits);
+    };
+    const __m256i pairs[4] = {
+        _mm256_blend_epi32(word(0), word(1), 0x02), _mm256_blend_epi32(word(2), word(3), 0x08),
+        _mm256_blend_epi32(word(4), word(5), 0x20), _mm256_blend_epi32(word(6), word(7), 0x80)};
+    return _mm256_blend_epi32(_mm256_blend_epi32(pairs[0], pairs[1], 0x0c),
+                              _mm256_blend_epi32(pairs[2], pairs[3], 0xc0), 0xf0);
+}
+inline vec_int spread_half(vec_int words, int i, int half) {
+    const __m256i two = _mm256_set1_epi16((short)((4 * i + 2 * half) * 0x0101));
+    const __m256i second =
+        _mm256_setr_epi32(0, 0, 0x01010101, 0x01010101, 0, 0, 0x01010101, 0x01010101);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    const __m256i v = and_(_mm256_shuffle_epi8(words, _mm256_add_epi8(two, second)), bit);
+    return and_(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16));
+}
 
 inline vec_f32 bitcast_f32(vec_int v) { return _mm256_castsi256_ps(v); }
 inline vec_int bitcast_int(vec_f64 v) { return _mm256_castpd_si256(v); }
@@ -297,6 +361,15 @@ inline void transpose_4x4(const vec_int *rows, vec_int *out) {
     out[1] = HEARTH_MM(unpackhi_epi64)(low01, low23);
     out[2] = HEARTH_MM(unpacklo_epi64)(high01, high23);
     out[3] = HEARTH_MM(unpackhi_epi64)(high01, high23);
+}
+
+// v [4]. Lane i of each 128 bits: the sum of the four lanes there of v[i].
+inline vec_int reduce_add_quarters(const vec_int *v) {
+    const auto pair = [](vec_int a, vec_int b) {
+        return add_i32(HEARTH_MM(unpacklo_epi32)(a, b), HEARTH_MM(unpackhi_epi32)(a, b));
+    };
+    const vec_int low = pair(v[0], v[1]), high = pair(v[2], v[3]);
+    return add_i32(HEARTH_MM(unpacklo_epi64)(low, high), HEARTH_MM(unpackhi_epi64)(low, high));
 }
 
 // rows [LANES]: 32 bytes of each row. out [8]: lane r of out[j] has bytes 4j to 4j + 3 of row r.
