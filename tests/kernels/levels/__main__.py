@@ -20,7 +20,7 @@ from kernels.native import build
 
 CASES = Path(__file__).parent / "cases.cpp"
 REPOSITORY = CASES.parents[3]
-SOURCES = ("matmul.cpp", "attention.cpp", "linear.cpp", "decode.cpp")
+SOURCES = ("matmul.cpp", "attention.cpp", "linear.cpp", "decode.cpp", "lora.cpp")
 _FLAGS = (*build.LANGUAGE_FLAGS, "-O3", "-w", f"-I{REPOSITORY}")
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 EMULATOR = "qemu-aarch64"

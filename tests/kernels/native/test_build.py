@@ -250,6 +250,7 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
         "bool hearth_matmul_supports(int, int64_t) { return false; }\n"
         "size_t hearth_matmul_workspace_bytes(int, int64_t, int64_t, int64_t, int) { return 0; }\n"
         "void hearth_matmul(const hearth_matmul_args *) {}\n"
+        "void hearth_matmul_fine(const hearth_matmul_args *) {}\n"
         "bool hearth_attention_supports(int, int, int64_t, int64_t) { return false; }\n"
         "size_t hearth_attention_workspace_bytes(const hearth_attention_args *) { return 0; }\n"
         "void hearth_attention(const hearth_attention_args *) {}\n"
