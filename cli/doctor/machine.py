@@ -119,7 +119,7 @@ def check_gpu(_: Settings, devices: Path = Path("/sys/bus/pci/devices")) -> Iter
             text = f"{len(present)} NVIDIA GPU, whose driver does not answer: {error}"
             yield problem("gpu", text, "install NVIDIA's driver, then: nvidia-smi")
         else:
-            yield ok("gpu", "no NVIDIA GPU; what else llama.cpp can use is told with it")
+            yield ok("gpu", "no NVIDIA GPU; others are in the line of llama.cpp")
         return
     try:
         driver = str(pynvml.nvmlSystemGetDriverVersion())
