@@ -31,6 +31,7 @@ def _shortcuts(page: Any) -> None:
 
 def _conversation(page: Any, entry: str) -> None:
     page.get_by_test_id("message").fill("hello")
+    expect(page.get_by_test_id("send")).to_be_enabled()  # once the models are known
     page.keyboard.press("Enter")
     expect(page.get_by_test_id("answer")).to_have_attribute("data-state", "done")
     if page.get_by_test_id("menu").is_visible():
