@@ -40,8 +40,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("lora") / "adapter_model.safetensors"
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
     tensors = {
-        f"{name}A.weight": weight("", "a", (2048, 64)),
-        f"{name}B.weight": weight("", "b", (64, 2048)),
+        f"{name}A.weight": weight("", "a", (64, 64)),
+        f"{name}B.weight": weight("", "b", (64, 64)),
     }
     write_safetensors(path, tensors, "F32")
     return path.read_bytes()

@@ -125,7 +125,7 @@ def test_so_it_has_on_every_surface(client: httpx.Client) -> None:
 
 
 def test_a_schema_that_cannot_be_enforced_leaves_calls_to_the_model(client: httpx.Client) -> None:
-    wrong = {"type": "array", "contains": {"type": "string"}}
+    wrong = {"contains": {"type": "string"}, "unevaluatedItems": False}
     schema = {"type": "object", "properties": {"a": wrong}, "required": ["a"]}
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": schema}}
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_choice_that_cannot_be_kept_is_refused(
 def test_a_tool_with_an_unsupported_schema_is_refused_with_the_path(client: httpx.Client) -> None:
     wrong = {
         "type": "object",
-        "properties": {"a": {"type": "array", "contains": {"type": "string"}}},
+        "properties": {"a": {"contains": {"type": "string"}, "unevaluatedItems": False}},
     }
     tools = [*TOOLS, {"type": "function", "function": {"name": "f", "parameters": wrong}}]
     error = refusal(client, tools=tools, tool_choice="required")

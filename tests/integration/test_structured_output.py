@@ -188,7 +188,13 @@ WHERE = "response_format.json_schema.schema"
     ("schema", "path"),
     [
         (
-            {"properties": {"a": {"properties": {"b": {"contains": {"const": 1}}}}}},
+            {
+                "properties": {
+                    "a": {
+                        "properties": {"b": {"contains": {"const": 1}, "unevaluatedItems": False}}
+                    }
+                }
+            },
             ".properties.a.properties.b",
         ),
         ({"properties": {"a": {"$ref": "#/$defs/missing"}}}, ".properties.a"),
