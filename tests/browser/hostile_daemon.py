@@ -45,9 +45,9 @@ def running(text: str) -> dict[str, Any]:
 def plan() -> dict[str, Any]:
     """POST /api/plan."""
     sizes = dict.fromkeys(("needed", "free", "weights", "cache", "compute", "gpu", "swap"), 1)
-    return each(ALL, "model", "message", "backend", fits="now", context_length=1, gpu_layers=0) | (
-        sizes
-    )
+    device = each(ALL, "name", size=1, shared=False)
+    told = each(ALL, "model", "message", "backend", "quantize", fits="now", context_length=1)
+    return told | sizes | {"gpu_layers": 1, "cpu_moe_layers": 1, "devices": [device]}
 
 
 def pull(number: int, text: str) -> dict[str, Any]:
