@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from registry.formats.gguf.header import TensorInfo
+from registry.formats.gguf.tensors import EXPERTS
 
 _OF_LAYER = re.compile(r"blk\.(\d{1,4})\.", re.ASCII)
-_EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # as llama.cpp's --n-cpu-moe
+_EXPERTS = re.compile(EXPERTS)
 _EMBEDDING = "token_embd.weight"
 
 

@@ -162,9 +162,7 @@ def _plan(
     context, torch = context_length(shape, request), files.backend == "torch"
     per_token = shape.cache_bytes_per_token(cache_type) * _copies(shape, request)
     gpus = budget.usable(files.backend, request)
-    apart = sum(device.free_bytes for device in gpus if not device.shared)
-    after_weights = max(0, budget.free_bytes + apart - shape.all_weights_bytes)
-    pool = pool_tokens(context, request.num_parallel, per_token, after_weights)
+    pool = pool_tokens(context, request.num_parallel, per_token, _for_cache(shape, budget, gpus))
     growing = _can_grow(files, gpus, request)
     if growing:
         pool = min(pool, max(context, START_POOL_TOKENS, shape.original_context + 1))
@@ -172,16 +170,11 @@ def _plan(
     step_bytes = compute_bytes(shape, batch, pool, request.flash_attention)
     step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
     estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
-    split = DevicePlan()
     if torch:
-        estimate = _for_torch(estimate, per_token, request)
-        layers = _all_or_no_layers(shape, estimate, request, gpus)
-        if layers:
-            estimate = estimate.on_devices([(device.name, device.key) for device in gpus])
+        estimate, split = _placed_by_torch(shape, estimate, per_token, request, gpus)
     else:
         split = plan_devices(shape, estimate, request, gpus, budget.free_bytes)
-        estimate, layers = split.add_to(estimate), split.layers
-    load_plan = LoadPlan(
+    load = LoadPlan(
         path=files.path,
         backend=files.backend,
         context_length=context,
@@ -191,7 +184,7 @@ def _plan(
         max_running=max(1, request.num_parallel),
         batch_tokens=batch,
         threads=request.num_thread,
-        gpu_layers=layers,
+        gpu_layers=split.layers,
         kv_cache_type=cache_type,
         flash_attention=request.flash_attention,
         use_mmap=request.use_mmap,
@@ -218,18 +211,32 @@ def _plan(
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    return MemoryPlan(load_plan, estimate, per_token, step_token_bytes, request, gpus)
+    return MemoryPlan(load, split.add_to(estimate), per_token, step_token_bytes, request, gpus)
 
 
-def _all_or_no_layers(
-    shape: ModelShape, estimate: MemoryEstimate, request: LoadRequest, gpus: Sequence[Device]
-) -> int:
+def _for_cache(shape: ModelShape, budget: MemoryBudget, gpus: Sequence[Device]) -> int:
+    """What the weights leave of the machine's memory and of devices with memory of their own."""
+    apart = sum(device.free_bytes for device in gpus if not device.shared)
+    return max(0, budget.free_bytes + apart - shape.all_weights_bytes)
+
+
+def _placed_by_torch(
+    shape: ModelShape,
+    estimate: MemoryEstimate,
+    bytes_per_token: float,
+    request: LoadRequest,
+    gpus: Sequence[Device],
+) -> tuple[MemoryEstimate, DevicePlan]:
     """torch does not spread layers over devices: each rank's part has to fit on its own."""
+    estimate = _for_torch(estimate, bytes_per_token, request)
     every, free_bytes = shape.layers + 1, min((gpu.free_bytes for gpu in gpus), default=0)
     part_bytes = estimate.total_bytes // request.ranks - PROCESS_BYTES + GPU_HEADROOM_BYTES
     wanted = every if request.num_gpu is None else request.num_gpu
     fits = part_bytes <= free_bytes or request.num_gpu is not None
-    return every if gpus and wanted >= every and fits else 0
+    if not gpus or wanted < every or not fits:
+        return estimate, DevicePlan()
+    placed = estimate.on_devices([(device.name, device.key) for device in gpus])
+    return placed, DevicePlan(layers=every)
 
 
 def _for_torch(

@@ -12,10 +12,8 @@ from pathlib import Path
 import psutil
 
 _CGROUP = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
-
-
 _PCI = Path("/sys/bus/pci/devices")
+_UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2**63
 
 
 @dataclass(frozen=True, slots=True)

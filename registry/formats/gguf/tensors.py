@@ -11,6 +11,7 @@ from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.types import TENSOR_TYPES
 from registry.formats.gguf.values import read_string
 
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # in names; as llama.cpp's --n-cpu-moe
 MAX_NAME_BYTES = 63  # ggml keeps 64 with the terminator
 _MAX_ELEMENTS = 2**62
 _U32 = struct.Struct("<I")

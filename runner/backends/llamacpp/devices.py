@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from llama_cpp import llama_cpp as native
 
+from registry.formats.gguf.tensors import EXPERTS
 from runner.errors import ModelLoadFailed
 
 _GPU, _INTEGRATED = 1, 2  # ggml_backend_dev_type
 _REMOTE, _METAL = "RPC", "MTL"  # names of ggml's backends
 _SPLIT_ROWS: Final = b"ggml_backend_split_buffer_type"
-_EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # as llama.cpp's --n-cpu-moe
 _POINTER, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {  # result, arguments
     "dev_count": (_SIZE,),
@@ -123,7 +123,7 @@ def experts_on_cpu(layers: int) -> Any:
     """llama_model_params.tensor_buft_overrides: the experts of the first layers stay in the
     machine's memory, where the processor computes them."""
     buffer_type = _ggml("cpu_buffer_type")
-    patterns: Iterator[bytes] = (rf"blk\.{layer}{_EXPERTS}".encode() for layer in range(layers))
+    patterns: Iterator[bytes] = (rf"blk\.{layer}{EXPERTS}".encode() for layer in range(layers))
     overrides = [_TensorOverride(pattern, buffer_type) for pattern in patterns]
     return (_TensorOverride * (layers + 1))(*overrides, _TensorOverride())
 
