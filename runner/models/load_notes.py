@@ -16,7 +16,7 @@ from runner.process_limits import limits_of
 
 _NODES: Final = Path("/sys/devices/system/node")
 _ONLY_LLAMACPP: Final = "only the backend llamacpp has it"
-_OTHERWISE: Final = "the model is loaded already, otherwise; unload it first (hearth stop)"
+_OTHERWISE: Final = "the model is loaded already, with another value; unload it first (hearth stop)"
 
 
 def load_notes(
