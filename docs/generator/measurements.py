@@ -85,19 +85,19 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def readme_table(results: Results) -> str:
-    """The rows that the README shows, with the command of each."""
+    """The rows that the README shows."""
     rows = [
-        (cell(row.readme), _figure(row.value, row.unit), _other(row), _by(row), f"`{one.command}`")
+        (cell(row.readme), _figure(row.value, row.unit), _other(row), _by(row))
         for one in results.tables
         for row in one.rows
         if row.readme
     ]
-    return table(("what", "hearth", "against", "ratio", "measured by"), rows, "lrlrl")
+    return table(("what", "hearth", "compared with", "ratio"), rows, "lrlr")
 
 
 def _markdown(one: Table) -> str:
     rows = [(cell(row.what), *_cells(row)) for row in one.rows]
-    header = ("what", "hearth", "against", "ratio", "target", "met")
+    header = ("what", "hearth", "compared with", "ratio", "target", "met")
     ran = f"Measured on {one.ran:%Y-%m-%d} by" if one.ran else "Measured in an earlier session by"
     commands = " and ".join(f"`{command.strip()}`" for command in one.command.split(";"))
     lines = [*([f"{one.about}\n"] if one.about else []), f"{ran} {commands}.", ""]
