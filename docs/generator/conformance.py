@@ -13,13 +13,13 @@ _SCHEMAS = _FILE.with_name("schemas.json")
 SUITES = {
     "llama-server": ("llama-server's own tests", "`make llama-server-suite`"),
     "openai": ("the OpenAI SDK's own tests of the APIs that hearth has", "`make sdk-suites`"),
-    "anthropic": ("the Anthropic SDK's own tests, likewise", "`make sdk-suites`"),
+    "anthropic": ("the Anthropic SDK's own tests of the same kind", "`make sdk-suites`"),
     "open-responses": ("Open Responses by llm-comply, against the published schema", ""),
-    "open-responses-restated": ("Open Responses' cases, restated", ""),
+    "open-responses-restated": ("Open Responses' cases, rewritten as hearth's tests", ""),
     "ollama": ("[cases of Ollama's tests and clients](ollama.md)", ""),
     "fields": ("every known field of a request", ""),
-    "vectors": ("SDKs, templates, conversion and formats against what others define", ""),
-    "clients": ("other people's programs, unchanged", "`make clients`"),
+    "vectors": ("SDKs, templates, conversion and formats, against others' definitions", ""),
+    "clients": ("unmodified programs by others", "`make clients`"),
 }
 
 
@@ -63,8 +63,9 @@ def _exceptions(shown: dict[str, Any]) -> str:
 
 
 def _schemas(corpora: dict[str, Any]) -> str:
-    head = ["corpus", "schemas", "set aside", "judged", "taken", "right", "share", "valid refused",
-            "invalid allowed", "mask p50 p99 max, ms", "compile p50 p99, ms", "commit"]  # fmt: skip
+    head = ["corpus", "schemas", "set aside", "judged", "accepted", "correct", "share",
+            "valid refused", "invalid allowed", "mask p50 p99 max, ms", "compile p50 p99, ms",
+            "commit"]  # fmt: skip
     rows = []
     for corpus, found in corpora.items():
         masks, compiled = (" ".join(map(str, found[kind])) for kind in ("mask_ms", "compile_ms"))
