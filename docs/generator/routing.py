@@ -23,7 +23,7 @@ def pictures() -> dict[str, str]:
 
 def table() -> str:
     """Some of the outcomes."""
-    lines = ["| replicas | clients | policy | TTFT p50 | TTFT p95 | cached | busiest by the mean |",
+    lines = ["| replicas | clients | policy | TTFT p50 | TTFT p95 | cached | busiest / mean |",
              "| ---: | ---: | --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
     for row in _rows():
         if row["replicas"] in _SHOWN:
