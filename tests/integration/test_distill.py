@@ -64,6 +64,7 @@ def test_a_student_is_trained_and_answers(
         assert "im_start" in shown["template"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_goes_on_and_ends_as_a_whole_one(
     start_daemon: StartDaemon, files: tuple[Path, Path]
 ) -> None:

@@ -68,7 +68,9 @@ def test_greedy_answers_are_those_of_one_process(daemon: RunningDaemon) -> None:
         assert texts[1:] == texts[:1] * 2
 
 
-@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "what", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
 def test_a_lost_process_ends_the_requests_and_all_start_again(
     what: signal.Signals, daemon: RunningDaemon
 ) -> None:
@@ -93,6 +95,7 @@ def test_a_lost_process_ends_the_requests_and_all_start_again(
         assert len(processes(daemon)) == 2
 
 
+@pytest.mark.slow
 def test_the_other_processes_end_with_the_first_and_with_the_model(daemon: RunningDaemon) -> None:
     with daemon.client() as client:
         for end in ("kill", "unload"):

@@ -50,20 +50,23 @@ def assert_same(
 
 @pytest.mark.parametrize(
     "name",
-    ["llama2", "qwen2", "qwen3", "qwen3_moe_mixed", "mixtral", "gemma3_text", "gpt_oss", "phi3"],
+    [
+        *("llama2", "qwen3", "qwen3_moe_mixed", "gemma3_text", "gpt_oss"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "mixtral", "phi3")),
+    ],
 )
 def test_ranks_compute_what_one_process_does(name: str, tmp_path: Path) -> None:
     assert_same(write_checkpoint(tmp_path / "model", name), name, ALL)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", ["fp8_tensor", "fp8_rows", "int8_rows", "mxfp4"])
 def test_quantized_weights_are_split(kind: str, packed: bool, tmp_path: Path) -> None:
     path = write_wide(tmp_path / "model", kind)
     assert_same(path, QUANTIZED[kind], (BOTH,), packed=packed)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", ["int4_symmetric", "int4_asymmetric", "gptq", "awq"])
 def test_groups_of_four_bits_are_split_where_they_end(
     kind: str, packed: bool, tmp_path: Path
