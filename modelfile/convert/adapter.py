@@ -6,7 +6,6 @@ the adapter changes has NAME.lora_a and NAME.lora_b.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import gguf
+import numpy as np
 
+from modelfile.convert.adapter_scaling import MAX_RANK, AdapterScaling, read_scaling
 from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import check_safe
 from modelfile.convert.config import Config, read_config
@@ -37,7 +38,6 @@ WEIGHTS: Final = "adapter_model.safetensors"
 CONFIG: Final = "adapter_config.json"
 _NAME: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[\w-]+)?\.weight")
 _INTERLEAVED: Final = "llama"  # the architecture whose queries and keys change places
-_MAX_RANK: Final = 1 << 14
 _REFUSED: Final = {
     "use_dora": ": DoRA also changes the length of the model's own weights, which no backend does"
     " beside them; merge it into the model with PEFT and convert that",
@@ -48,9 +48,11 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]."""
+    """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]. module:
+    PEFT's name for it."""
 
     target: str
+    module: str
     a: TensorEntry
     b: TensorEntry
 
@@ -82,9 +84,14 @@ def convert_adapter(
     for pair in pairs:
         _check(pair, model)
     chosen = "F32" if type == "auto" else type
-    contents = [source for pair in pairs for source in _sources(pair, model, chosen)]
+    alpha, factors = _factors(read_scaling(config), pairs)
+    contents = [
+        source
+        for pair, factor in zip(pairs, factors, strict=True)
+        for source in _sources(pair, model, chosen, factor)
+    ]
     layout = lay_out(
-        _metadata(model.architecture, _alpha(config, pairs)),
+        _metadata(model.architecture, alpha),
         [(source.name, source.weight.target_shape, source.type) for source in contents],
     )
     write(target, layout, contents, report)
@@ -97,8 +104,6 @@ def _read_config(files: Mapping[str, Path]) -> Config:
     for key, advice in _REFUSED.items():
         if config.flag(key):
             config.refuse(key, f"true is not supported{advice}")
-    if config.values.get("alpha_pattern"):
-        config.refuse("alpha_pattern", "an alpha for some layers only is not supported")
     return config
 
 
@@ -116,13 +121,16 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
         raise ConvertError("the adapter has no tensors")
     names = tensor_names(model.architecture, model.block_count or 0)
     sides: dict[str, dict[str, TensorEntry]] = {}
+    modules: dict[str, str] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
         if match is None:
             raise ConvertError(
                 f"tensor {shown(name)} is not a lora_A or lora_B matrix; only these are supported"
             )
-        found = sides.setdefault(_target(names, match[1], model), {})
+        target = _target(names, match[1], model)
+        modules[target] = match[1]
+        found = sides.setdefault(target, {})
         if match[2] in found:
             raise ConvertError(
                 f"{shown(name)} and {shown(found[match[2]].name)} are for the same matrix"
@@ -131,7 +139,9 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
     for target, found in sides.items():
         if len(found) != 2:
             raise ConvertError(f"the adapter has only one of two matrices for {target}")
-    return [Pair(target, found["A"], found["B"]) for target, found in sides.items()]
+    return [
+        Pair(target, modules[target], found["A"], found["B"]) for target, found in sides.items()
+    ]
 
 
 def _target(names: gguf.TensorNameMap, name: str, model: GgufHeader) -> str:
@@ -153,7 +163,7 @@ def _check(pair: Pair, model: GgufHeader) -> None:
                 f"tensor {shown(entry.name)} is {entry.dtype} {list(entry.shape)}, expected a"
                 f" matrix of {', '.join(WIDTHS)}"
             )
-    if pair.b.shape[1] != pair.rank or pair.rank > _MAX_RANK:
+    if pair.b.shape[1] != pair.rank or pair.rank > MAX_RANK:
         raise ConvertError(
             f"{shown(pair.a.name)} is {list(pair.a.shape)} and its other half"
             f" {list(pair.b.shape)}: the ranks differ"
@@ -169,12 +179,15 @@ def _check(pair: Pair, model: GgufHeader) -> None:
         )
 
 
-def _sources(pair: Pair, model: GgufHeader, type: str) -> tuple[TensorSource, TensorSource]:
+def _sources(
+    pair: Pair, model: GgufHeader, type: str, factor: float
+) -> tuple[TensorSource, TensorSource]:
     heads = _rotary_heads(pair.target, model)
     a, b = Weight(pair.a.name, pair.a.shape), Weight(pair.b.name, pair.b.shape, rotary_heads=heads)
+    scaled = None if factor == 1 else np.float32(factor)
     return (
         TensorSource(f"{pair.target}.lora_a", type, a, (pair.a,)),
-        TensorSource(f"{pair.target}.lora_b", type, b, (pair.b,)),
+        TensorSource(f"{pair.target}.lora_b", type, b, (pair.b,), scaled),
     )
 
 
@@ -190,16 +203,12 @@ def _rotary_heads(target: str, model: GgufHeader) -> int | None:
     return heads
 
 
-def _alpha(config: Config, pairs: list[Pair]) -> float:
-    """llama.cpp scales by alpha / rank; rank-stabilized adapters want alpha / sqrt(rank)."""
-    alpha = config.number("lora_alpha", 8.0)
-    if alpha <= 0:
-        config.refuse("lora_alpha", f"{alpha:g}, expected more than 0")
-    if not config.flag("use_rslora"):
-        return alpha
-    if len({pair.rank for pair in pairs}) > 1:
-        config.refuse("use_rslora", "different ranks of layers are not supported with it")
-    return alpha * math.sqrt(pairs[0].rank)
+def _factors(scaling: AdapterScaling, pairs: list[Pair]) -> tuple[float, list[float]]:
+    """The one alpha of the file, which llama.cpp divides by the rank of each pair, and what each
+    pair is multiplied by to have its own."""
+    wanted = [scaling.alpha_of(pair.module, pair.rank) for pair in pairs]
+    alpha = wanted[0]
+    return alpha, [own / alpha for own in wanted]
 
 
 def _metadata(architecture: str, alpha: float) -> tuple[MetadataValue, ...]:

@@ -6,14 +6,14 @@ A piece is some rows: a few MiB, or one head of a projection whose rows change p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelfile.convert.numerics import WIDTHS, convert_dtype, dtype_of, from_float32, to_float32
+from modelfile.convert.numerics import WIDTHS, convert_dtype, dtype_of, to_float32
 from modelfile.convert.plan import Weight
 from modelfile.errors import ConvertError
 from registry.atomic import open_regular
@@ -24,12 +24,14 @@ CHUNK_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class TensorSource:
-    """Where the bytes of one tensor come from. sources: stacked in this order."""
+    """Where the bytes of one tensor come from. sources: stacked in this order. factor: what it is
+    multiplied by in float32, or each of its rows as the file has them: [rows, 1]."""
 
     name: str
     type: str
     weight: Weight
     sources: tuple[TensorEntry, ...]
+    factor: np.float32 | NDArray[np.float32] | None = None
 
     @property
     def plain(self) -> bool:
@@ -37,6 +39,7 @@ class TensorSource:
         return (
             self.weight.rotary_heads is None
             and not self.weight.shift
+            and self.factor is None
             and all(entry.dtype == self.type for entry in self.sources)
         )
 
@@ -49,6 +52,10 @@ class TensorSource:
 
     def pieces(self) -> Iterator[NDArray[Any]]:
         """The values in the type of the file, piece by piece. Raises ConvertError, OSError."""
+        if self.factor is not None:
+            values = (self.floats() * self.factor).reshape(-1)
+            yield self._in_type(values, "F32", self.sources[0])
+            return
         for entry, start, size_bytes in self.ranges():
             with open(open_regular(entry.path), "rb", buffering=0) as file:
                 file.seek(start)
@@ -57,6 +64,11 @@ class TensorSource:
                     raw = _read(file, min(step, size_bytes - position), entry)
                     yield self._changed(np.frombuffer(raw, dtype_of(entry.dtype)), entry)
 
+    def floats(self) -> NDArray[np.float32]:
+        """All of them before they are multiplied, in float32. Raises as pieces does."""
+        pieces = list(replace(self, type="F32", factor=None).pieces())
+        return np.concatenate(pieces).reshape(self.weight.target_shape)
+
     def _piece_bytes(self, width: int) -> int:
         if self.weight.rotary_heads is None:
             return CHUNK_BYTES
@@ -64,14 +76,16 @@ class TensorSource:
         return head * max(1, CHUNK_BYTES // head)
 
     def _changed(self, values: NDArray[Any], entry: TensorEntry) -> NDArray[Any]:
-        weight = self.weight
+        weight, kind = self.weight, entry.dtype
         if weight.rotary_heads is not None:
             values = _interleaved(values, weight.shape, weight.rotary_heads)
+        if weight.shift:
+            values, kind = to_float32(values, kind) + np.float32(weight.shift), "F32"
+        return self._in_type(values, kind, entry)
+
+    def _in_type(self, values: NDArray[Any], kind: str, entry: TensorEntry) -> NDArray[Any]:
         try:
-            if weight.shift:
-                shifted = to_float32(values, entry.dtype) + np.float32(weight.shift)
-                return from_float32(shifted, self.type)
-            return convert_dtype(values, entry.dtype, self.type)
+            return convert_dtype(values, kind, self.type)
         except FloatingPointError:
             raise ConvertError(
                 f"tensor {entry.name} has values too large for F16; convert to BF16 or F32"

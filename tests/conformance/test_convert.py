@@ -58,21 +58,29 @@ def test_a_converted_model_computes_what_the_checkpoint_does(
 def test_a_converted_adapter_changes_a_model_as_its_merged_weights_do(
     name: str, stabilized: bool, tmp_path: Path
 ) -> None:
-    case, rank, alpha = GOLDEN[name], 4, 6.0
-    scale = alpha / rank**0.5 if stabilized else alpha / rank
+    case, alpha = GOLDEN[name], 6.0
     weights = _weights(case)
-    pairs = {
-        key: (_random(f"{key}.A", (rank, shape[1])), _random(f"{key}.B", (shape[0], rank)))
+    ranks = {
+        key: 4 if "mlp" in key else 2
         for key, shape in case["tensors"].items()
         if len(shape) == 2 and ".layers." in key
     }
+    pairs = {
+        key: (
+            _random(f"{key}.A", (rank, weights[key].shape[1])),
+            _random(f"{key}.B", (len(weights[key]), rank)),
+        )
+        for key, rank in ranks.items()
+    }
+    scales = {key: alpha / (rank**0.5 if stabilized else rank) for key, rank in ranks.items()}
     base, merged, adapter = (tmp_path / part for part in ("base", "merged", "adapter"))
     for folder in (base, merged, adapter):
         folder.mkdir()
     _write_checkpoint(base, case, weights)
-    changed = {key: weights[key] + scale * (b @ a) for key, (a, b) in pairs.items()}
+    changed = {key: weights[key] + scales[key] * (b @ a) for key, (a, b) in pairs.items()}
     _write_checkpoint(merged, case, {**weights, **changed})
-    _write_adapter(adapter, pairs, {"r": rank, "lora_alpha": alpha, "use_rslora": stabilized})
+    config = {"r": 2, "rank_pattern": {r"mlp\..*": 4}, "lora_alpha": alpha}
+    _write_adapter(adapter, pairs, {**config, "use_rslora": stabilized})
     for folder in (base, merged):
         convert(files_in(folder), folder / "model.gguf", "F32", ignore, no_vocabulary)
     convert_adapter(files_in(adapter), adapter / "lora.gguf", "auto", base / "model.gguf", ignore)

@@ -4,13 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from modelfile.convert.adapter import convert_adapter
 from modelfile.convert.conversion import convert
 from modelfile.errors import ConvertError
 from registry.errors import InvalidSafetensors
 from registry.formats.gguf import read_header
+from tests.conformance.convert.weights import write_safetensors
 from tests.unit.modelfile.convert.checkpoints import (
     CONFIG,
     files_in,
@@ -21,6 +25,7 @@ from tests.unit.modelfile.convert.checkpoints import (
 )
 
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
+SIZES = {"self_attn.v_proj": 8, "self_attn.o_proj": 16, "mlp.up_proj": 24}
 PAIR = {f"{LAYER}.lora_A.weight": (2, 16), f"{LAYER}.lora_B.weight": (16, 2)}
 
 
@@ -48,6 +53,36 @@ def write_adapter(folder: Path, tensors: dict[str, tuple[int, ...]], **config: A
     values = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, **config}
     (folder / "adapter_config.json").write_text(json.dumps(values))
     (folder / "adapter_model.safetensors").write_bytes(zeros(tensors))
+
+
+def write_random(folder: Path, ranks: dict[str, int], **config: Any) -> dict[str, NDArray[Any]]:
+    """An adapter of the first layer's maps of these names and ranks; gives B @ A of each. No row
+    changes its place."""
+    random = np.random.default_rng(2)
+    tensors, products = {}, {}
+    for name, rank in ranks.items():
+        a, b = (random.standard_normal(s, np.float32) for s in ((rank, 16), (SIZES[name], rank)))
+        stem = f"base_model.model.model.layers.0.{name}.lora_"
+        tensors |= {f"{stem}A.weight": a, f"{stem}B.weight": b}
+        products[name] = b @ a
+    write_safetensors(folder / "adapter_model.safetensors", tensors, "F32")
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
+    return products
+
+
+def added(path: Path) -> dict[str, NDArray[Any]]:
+    """What an adapter adds to each tensor, as llama.cpp computes it."""
+    reader = gguf.GGUFReader(path)
+    field = reader.get_field("adapter.lora.alpha")
+    assert field is not None
+    sides = {t.name: gguf.dequantize(t.data, t.tensor_type) for t in reader.tensors}
+    stems = {name.removesuffix(".lora_a") for name in sides if name.endswith(".lora_a")}
+    return {
+        stem: float(field.contents())
+        / len(sides[f"{stem}.lora_a"])
+        * (sides[f"{stem}.lora_b"] @ sides[f"{stem}.lora_a"])
+        for stem in stems
+    }
 
 
 def refused(folder: Path, base: Path | None, message: str) -> None:
@@ -114,9 +149,8 @@ def test_an_adapter_for_another_model_is_refused(
     [
         ({"peft_type": "IA3"}, "peft_type: 'IA3' is not supported, only LORA"),
         ({"use_dora": True}, "use_dora: true is not supported"),
-        ({"alpha_pattern": {"a": 1}}, "alpha_pattern"),
-        ({"lora_alpha": 0}, "lora_alpha: 0, expected more than 0"),
         ({"lora_alpha": "x"}, "lora_alpha: 'x', expected a number"),
+        ({"r": 3}, "r: 3 for 'model.layers.0.self_attn.q_proj', whose matrices have 2"),
     ],
 )
 def test_a_kind_of_adapter_that_cannot_be_kept_is_refused(
@@ -124,6 +158,44 @@ def test_a_kind_of_adapter_that_cannot_be_kept_is_refused(
 ) -> None:
     write_adapter(folder, PAIR, **config)
     refused(folder, base, message)
+
+
+@pytest.mark.parametrize("stabilized", [False, True])
+@pytest.mark.parametrize("type", ["F32", "F16", "BF16"])
+def test_each_pair_has_a_scaling_of_its_own(
+    folder: Path, base: Path, type: str, stabilized: bool
+) -> None:
+    ranks = {"self_attn.v_proj": 2, "self_attn.o_proj": 3, "mlp.up_proj": 4}
+    alphas = {"self_attn.v_proj": 6.0, "self_attn.o_proj": 6.0, "mlp.up_proj": 1.5}
+    products = write_random(
+        folder,
+        ranks,
+        r=4,
+        rank_pattern={"v_proj": 2, r"layers\..*\.o_proj": 3},
+        lora_alpha=6,
+        alpha_pattern={"mlp.up_proj": 1.5},
+        use_rslora=stabilized,
+    )
+    convert_adapter(files_in(folder), folder / "lora.gguf", type, base, ignore)
+    found = added(folder / "lora.gguf")
+    targets = ("blk.0.attn_v.weight", "blk.0.attn_output.weight", "blk.0.ffn_up.weight")
+    for target, (name, rank) in zip(targets, ranks.items(), strict=True):
+        scale = alphas[name] / (rank**0.5 if stabilized else rank)
+        expected = scale * products[name]
+        close = {"F32": 1e-6, "F16": 1e-3, "BF16": 8e-3}[type]
+        assert np.linalg.norm(found.pop(target) - expected) < close * np.linalg.norm(expected)
+    assert not found
+
+
+def test_matrices_are_copied_as_they_are_where_one_alpha_is_true_for_all(
+    folder: Path, base: Path
+) -> None:
+    write_random(folder, {"self_attn.v_proj": 2, "mlp.up_proj": 4}, lora_alpha=5, r=None)
+    convert_adapter(files_in(folder), folder / "lora.gguf", "F32", base, ignore)
+    written = {t.name: t.data.tobytes() for t in gguf.GGUFReader(folder / "lora.gguf").tensors}
+    values = (folder / "adapter_model.safetensors").read_bytes()
+    assert len(written) == 4
+    assert all(data in values for data in written.values())
 
 
 def test_an_adapter_of_pickles_or_without_weights_is_refused(folder: Path, base: Path) -> None:
