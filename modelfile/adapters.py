@@ -14,6 +14,7 @@ from registry.formats.gguf import GgufHeader, TensorInfo
 from registry.formats.gguf.architectures import check_weight_type
 
 _SIDES = (".lora_a", ".lora_b")
+_GAIN = ".lora_gain"  # ours: of DoRA, see modelfile/convert/dora.py
 _EMBEDDING = "token_embd.weight"
 _PLAIN = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
 _EXPONENTS = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}  # all ones: infinite, or NaN
@@ -63,23 +64,38 @@ def check_numbers(adapter: GgufHeader) -> None:
 def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:
     found: dict[str, dict[str, TensorInfo]] = {}
     for tensor in adapter.tensors:
-        side = tensor.name[-len(_SIDES[0]) :]
-        if side not in _SIDES:
+        name, dot, kind = tensor.name.rpartition(".")
+        side = dot + kind
+        if side not in (*_SIDES, _GAIN):
             raise BuildError(
                 f"the adapter's tensor {tensor.name} is neither .lora_a nor .lora_b; only plain"
                 " LoRA adapters can be used"
             )
         check_weight_type(tensor)
-        found.setdefault(tensor.name.removesuffix(side), {})[side] = tensor
+        found.setdefault(name, {})[side] = tensor
+    for name, pair in found.items():
+        _check_complete(name, pair)
     return found
+
+
+def _check_complete(name: str, pair: Mapping[str, TensorInfo]) -> None:
+    for side in _SIDES:
+        if side not in pair:
+            raise BuildError(f"the adapter has no tensor {name}{side}")
+    if (gain := pair.get(_GAIN)) is None:
+        return
+    a, up = (pair[side].dimensions for side in _SIDES)
+    fits = gain.type == "F32" and gain.dimensions == up[1:]
+    if not fits or len(a) != 2 or len(up) != 2 or name == _EMBEDDING:
+        raise BuildError(
+            f"the adapter's tensor {gain.name} is {gain.type} {list(gain.dimensions)}, expected"
+            f" F32 {list(up[1:])}, a number for each output of a linear map"
+        )
 
 
 def _check_pair(
     name: str, pair: Mapping[str, TensorInfo], weights: Mapping[str, TensorInfo]
 ) -> None:
-    missing = [side for side in _SIDES if side not in pair]
-    if missing:
-        raise BuildError(f"the adapter has no tensor {name}{missing[0]}")
     target = weights.get(name)
     if target is None:
         raise BuildError(

@@ -5,7 +5,7 @@ As SGMV of Punica (Chen et al., 2023): tokens are taken together by their adapte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,14 +29,21 @@ class LoraGroups:
 
 @dataclass(slots=True)
 class LoraBank:
-    """What each of A adapters adds to one map: down [R, inputs] and up [outputs, R], R its own."""
+    """What each of A adapters adds to one map: down [R, inputs] and up [outputs, R], R its own, and
+    gains float32 [outputs] of those that have some, see add_gains."""
 
     pairs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    gains: dict[int, Tensor] = field(default_factory=dict)
     _stacked: tuple[Tensor, Tensor] | None = None
 
-    def put(self, adapter: int, pair: tuple[Tensor, Tensor] | None) -> None:
+    def put(
+        self, adapter: int, pair: tuple[Tensor, Tensor] | None, gain: Tensor | None = None
+    ) -> None:
         """Replace an adapter's; None: it adds nothing."""
         self.pairs.pop(adapter, None)
+        self.gains.pop(adapter, None)
+        if gain is not None:
+            self.gains[adapter] = gain
         if pair is not None:
             self.pairs[adapter] = pair
         self._stacked = None
@@ -75,6 +82,25 @@ def add_lora(out: Tensor, x: Tensor, bank: LoraBank, groups: LoraGroups) -> Tens
             out[rows] += hidden @ up.t()
         else:
             out.index_add_(0, rows, (hidden @ up.t()).to(out.dtype))
+    return out
+
+
+def add_gains(
+    out: Tensor,
+    bank: LoraBank,
+    uses: Iterable[tuple[int, Rows, Tensor | float]],
+    bias: Tensor | None,
+) -> Tensor:
+    """out [T, outputs], a map's product with bias, in place, with scale * gain * the product added
+    for each use of an adapter that has gains (DoRA). uses: adapter, tokens and scale, or one for
+    each. Before add_lora, so that no adapter multiplies what another has added."""
+    product = None
+    for adapter, rows, scale in uses:
+        if (gain := bank.gains.get(adapter)) is None:
+            continue
+        if product is None:
+            product = out.clone() if bias is None else out - bias
+        out[rows] += (product[rows] * (scale * gain)).to(out.dtype)
     return out
 
 

@@ -97,6 +97,45 @@ void add_product(const hearth_lora_pair &pair, const float *hidden, int64_t firs
     }
 }
 
+// The uses of adapters with gains, by column.
+std::vector<const hearth_lora_use *> uses_with_gains(const hearth_lora_use *uses, int64_t count) {
+    std::vector<const hearth_lora_use *> found;
+    for (int64_t i = 0; i < count; i++)
+        if (uses[i].pair->gain != nullptr) found.push_back(uses + i);
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto *a, const auto *b) { return a->column < b->column; });
+    return found;
+}
+
+// y [a tile] *= 1 + the sum of the gains from output `first` on of uses that have one column.
+void scale_tile(const hearth_lora_use *const *uses, const hearth_lora_use *const *end,
+                int64_t first, float *y) {
+    for (int p = 0; p < PARTS; p++) {
+        vec_f32 sum = zero_f32();
+        for (const auto *use = uses; use != end; use++)
+            sum = fma(broadcast((*use)->scale), load((*use)->pair->gain + first + p * LANES), sum);
+        const vec_f32 value = load(y + p * LANES);
+        store(y + p * LANES, fma(sum, value, value));
+    }
+}
+
+// The same from output `start` to `stop` of all columns y.
+void scale_columns(const std::vector<const hearth_lora_use *> &uses, int64_t start, int64_t stop,
+                   float *const *y) {
+    const hearth_lora_use *const *const end = uses.data() + uses.size();
+    for (const hearth_lora_use *const *from = uses.data(), *const *next; from != end; from = next) {
+        for (next = from + 1; next != end && (*next)->column == (*from)->column;) next++;
+        float *to = y[(*from)->column];
+        int64_t at = start;
+        for (; at + TILE <= stop; at += TILE) scale_tile(from, next, at, to + at);
+        if (at >= stop) continue;
+        alignas(64) float tile[TILE] = {};
+        std::memcpy(tile, to + at, (stop - at) * sizeof *tile);
+        scale_tile(from, next, at, tile);
+        std::memcpy(to + at, tile, (stop - at) * sizeof *tile);
+    }
+}
+
 template <class Visit>
 void with_format(const hearth_lora_pair &pair, Visit visit) {
     switch (pair.format) {
@@ -186,6 +225,7 @@ extern "C" void hearth_lora_expand(const hearth_lora_use *uses, int64_t count, c
                                    int64_t stride, int64_t columns, int64_t out,
                                    const float *const *base, float *const *y, int threads) {
     const int64_t chunks = ceil_div(out, CHUNK);
+    const auto gains = uses_with_gains(uses, count);
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int part = 0; part < threads; part++) {
         const int64_t start = part * chunks / threads * CHUNK;
@@ -193,6 +233,7 @@ extern "C" void hearth_lora_expand(const hearth_lora_use *uses, int64_t count, c
         for (int64_t c = 0; c < columns; c++)
             if (base[c] != y[c] && stop > start)
                 std::memcpy(y[c] + start, base[c] + start, (stop - start) * sizeof(float));
+        scale_columns(gains, start, stop, y);
         for (int64_t at = 0, next; at < count; at = next) {
             next = end_of_adapter(uses, at, count);
             for (int64_t first = start; first < stop; first += CHUNK)

@@ -1,5 +1,6 @@
 // LoRA adapters (Hu et al., 2021) of columns that are computed together, each with its own:
-// y[c] += sum over the adapters of c of scale · B (A x[c]), as SGMV of Punica (Chen et al., 2023).
+// y[c] += sum over the adapters of c of scale · B (A x[c]), as SGMV of Punica (Chen et al., 2023);
+// with DoRA (Liu et al., 2024) scale · gain ⊙ base[c] too, base the product with the matrix.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@ struct hearth_lora_pair {
     const void *a;
     const void *b;         // [out / HEARTH_LORA_TILE, rounded up][rank][HEARTH_LORA_TILE]
     const float *b_scale;  // [out, rounded up to a multiple of HEARTH_LORA_TILE]
+    const float *gain;     // as long, or null
 };
 
 // A column that an adapter acts on. Those with the same adapter follow each other.
@@ -57,8 +59,8 @@ struct hearth_lora_step {
     int64_t count;
 };
 
-// Adds to y [n, outputs of the map] what the adapters of each column add for x [n, in]; both in
-// float32, their rows so many numbers apart. False where memory is short.
+// Adds to y [n, outputs of the map], its product, what the adapters of each column add for
+// x [n, in]; both in float32, their rows so many numbers apart. False where memory is short.
 bool hearth_lora_add(const hearth_lora_part *parts, int64_t part_count,
                      const hearth_lora_step *step, const float *x, int64_t x_stride, int64_t n,
                      float *y, int64_t y_stride, int threads);

@@ -38,10 +38,12 @@ class Format(IntEnum):
 
 
 class LoraMatrices(NamedTuple):
-    """a [rank, in] and b [out, rank], which add b @ a @ x to the product of a matrix with x."""
+    """a [rank, in] and b [out, rank], which add b @ a @ x to the product of a matrix with x, and
+    gain [out], by which that product is multiplied and added too (DoRA); None: it is not."""
 
     a: Floats
     b: Floats
+    gain: Floats | None = None
 
 
 class Pair(ctypes.Structure):
@@ -55,6 +57,7 @@ class Pair(ctypes.Structure):
         ("a", ctypes.c_void_p),
         ("b", ctypes.c_void_p),
         ("b_scale", ctypes.c_void_p),
+        ("gain", ctypes.c_void_p),
     )
 
 
@@ -76,8 +79,8 @@ class Step(ctypes.Structure):
 
 
 def has_f16(matrices: LoraMatrices) -> bool:
-    """Whether float16 has their numbers; no NaN among them."""
-    return all(np.abs(part).max(initial=0.0) <= LARGEST for part in matrices)
+    """Whether float16 has the numbers of a and b; no NaN among them."""
+    return all(np.abs(part).max(initial=0.0) <= LARGEST for part in (matrices.a, matrices.b))
 
 
 def packed_pair(matrices: LoraMatrices, format: Format) -> tuple[Pair, list[npt.NDArray[Any]]]:
@@ -100,6 +103,10 @@ def packed_pair(matrices: LoraMatrices, format: Format) -> tuple[Pair, list[npt.
             down, dtype = down.astype(np.float16), np.float16
     tiles = padded.reshape(-1, TILE, rank).swapaxes(1, 2).astype(dtype)
     arrays = [np.ascontiguousarray(each) for each in (down, tiles, scales)]
+    if matrices.gain is not None:
+        gain = np.zeros(len(padded), np.float32)
+        gain[:rows] = matrices.gain
+        arrays.append(gain)
     return Pair(columns, rows, rank, format, *(each.ctypes.data for each in arrays)), arrays
 
 
@@ -115,6 +122,7 @@ class LoraParts:
         self.count = len(outputs)
         self.parts = (Part * self.count)()
         self._narrow = narrow
+        self._with_gains: set[int] = set()
         self._pairs: list[dict[int, tuple[Pair, list[npt.NDArray[Any]]]]] = []
         self._tables: list[ctypes.Array[Pair]] = []
         offset = 0
@@ -127,8 +135,17 @@ class LoraParts:
     def __bool__(self) -> bool:
         return any(self._pairs)
 
+    def multiplies(self, acting: npt.NDArray[Any]) -> bool:
+        """Whether an adapter of acting, of ACTING, has gains: y is to be the bare product then."""
+        return bool(self._with_gains) and not self._with_gains.isdisjoint(
+            acting["adapter"].tolist()
+        )
+
     def put(self, adapter: int, matrices: Sequence[LoraMatrices | None]) -> None:
         """Replace an adapter's, of each part; None: it adds nothing."""
+        self._with_gains.discard(adapter)
+        if any(given is not None and given.gain is not None for given in matrices):
+            self._with_gains.add(adapter)
         for at, given in enumerate(matrices):
             pairs = self._pairs[at]
             pairs.pop(adapter, None)

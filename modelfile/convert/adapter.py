@@ -1,14 +1,14 @@
 """From a LoRA adapter of PEFT to a GGUF adapter, checked against the model that it is for.
 
 Format: adapter_config.json and adapter_model.safetensors; in GGUF each matrix of the model that
-the adapter changes has NAME.lora_a and NAME.lora_b.
+the adapter changes has NAME.lora_a and NAME.lora_b, and NAME.lora_gain for DoRA (dora.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +19,19 @@ from modelfile.convert.adapter_scaling import MAX_RANK, AdapterScaling, read_sca
 from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import check_safe
 from modelfile.convert.config import Config, read_config
-from modelfile.convert.conversion import TYPES, ConversionResult, target_name, tensor_names
+from modelfile.convert.conversion import (
+    TYPES,
+    ConversionResult,
+    described,
+    target_name,
+    tensor_names,
+)
 from modelfile.convert.decoder import with_prefix
+from modelfile.convert.dora import row_gains
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.numerics import WIDTHS
-from modelfile.convert.plan import Weight
+from modelfile.convert.plan import ComputedWeight, Weight
 from modelfile.convert.prequantized import converted_header
 from modelfile.convert.tensor_data import TensorSource
 from modelfile.convert.writer import Report, write
@@ -36,25 +43,26 @@ from registry.formats.safetensors import TensorEntry, read_header
 
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIG: Final = "adapter_config.json"
-_NAME: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[\w-]+)?\.weight")
+_NAME: Final = re.compile(
+    r"(?:base_model\.model\.)?(.+)\.lora_"
+    r"(?:([AB])(?:\.[\w-]+)?\.weight|(magnitude_vector)(?:\.[\w-]+){0,2})"
+)
+_MAGNITUDES: Final = "magnitude_vector"
+_READING: Final = "reading the model"
 _INTERLEAVED: Final = "llama"  # the architecture whose queries and keys change places
-_REFUSED: Final = {
-    "use_dora": ": DoRA also changes the length of the model's own weights, which no backend does"
-    " beside them; merge it into the model with PEFT and convert that",
-    "fan_in_fan_out": "",
-    "use_qalora": "",
-}
+_REFUSED: Final = ("fan_in_fan_out", "use_qalora")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]. module:
-    PEFT's name for it."""
+    PEFT's name for it. magnitudes: of DoRA, [rows]."""
 
     target: str
     module: str
     a: TensorEntry
     b: TensorEntry
+    magnitudes: TensorEntry | None
 
     @property
     def rank(self) -> int:
@@ -78,32 +86,67 @@ def convert_adapter(
     if type not in (*TYPES, "auto"):
         raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
     config, model = _read_config(files), read_gguf(base)
+    dora = config.flag("use_dora")
     if model.keeps_checkpoint:
+        if dora:
+            config.refuse(
+                "use_dora",
+                "DoRA is computed against the weights of the model, and this one keeps a checkpoint"
+                f" quantized by {model.quantization}; use a GGUF of it or the unquantized one",
+            )
         model = converted_header(model)
     pairs = _pairs(_read_tensors(files), model)
     for pair in pairs:
         _check(pair, model)
+        _check_magnitudes(pair, config, dora=dora)
     chosen = "F32" if type == "auto" else type
     alpha, factors = _factors(read_scaling(config), pairs)
-    contents = [
-        source
-        for pair, factor in zip(pairs, factors, strict=True)
-        for source in _sources(pair, model, chosen, factor)
-    ]
-    layout = lay_out(
-        _metadata(model.architecture, alpha),
-        [(source.name, source.weight.target_shape, source.type) for source in contents],
-    )
+    contents = _contents(pairs, factors, model, chosen, alpha, report)
+    layout = lay_out(_metadata(model.architecture, alpha), [described(each) for each in contents])
     write(target, layout, contents, report)
     return ConversionResult(model.architecture, chosen, len(contents))
+
+
+def _contents(
+    pairs: Sequence[Pair],
+    factors: Sequence[float],
+    model: GgufHeader,
+    type: str,
+    alpha: float,
+    report: Report,
+) -> list[TensorSource | ComputedWeight]:
+    """What the file has, its one alpha and the factors of B given. Reads the model for DoRA."""
+    weights = {tensor.name: tensor for tensor in model.tensors}
+    sizes = [weights[pair.target].size_bytes for pair in pairs if pair.magnitudes is not None]
+    found: list[TensorSource | ComputedWeight] = []
+    done = 0
+    for pair, factor in zip(pairs, factors, strict=True):
+        heads = _rotary_heads(pair.target, model)
+        a, b = _sources(pair, type, heads)
+        if pair.magnitudes is None:
+            found += [a, b if factor == 1 else replace(b, factor=np.float32(factor))]
+            continue
+        update = a.floats(), b.floats() * np.float32(alpha / pair.rank * factor)
+        rows = Weight(pair.magnitudes.name, pair.magnitudes.shape, rotary_heads=heads)
+        magnitudes = TensorSource(rows.name, "F32", rows, (pair.magnitudes,)).floats()
+        gains = row_gains(model, weights[pair.target], update, magnitudes)
+        added = (gains - 1).astype(np.float32)
+        found += [
+            a,
+            replace(b, factor=(gains[:, None] * factor).astype(np.float32)),
+            ComputedWeight(f"{pair.target}.lora_gain", added),
+        ]
+        done += weights[pair.target].size_bytes
+        report(_READING, done, sum(sizes))
+    return found
 
 
 def _read_config(files: Mapping[str, Path]) -> Config:
     config = read_config(files, CONFIG)
     config.one_of("peft_type", "LORA", "LORA")
-    for key, advice in _REFUSED.items():
+    for key in _REFUSED:
         if config.flag(key):
-            config.refuse(key, f"true is not supported{advice}")
+            config.refuse(key, "true is not supported")
     return config
 
 
@@ -126,21 +169,24 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
         match = _NAME.fullmatch(name)
         if match is None:
             raise ConvertError(
-                f"tensor {shown(name)} is not a lora_A or lora_B matrix; only these are supported"
+                f"tensor {shown(name)} is not a lora_A or lora_B matrix, nor a magnitude of DoRA;"
+                " only these are supported"
             )
         target = _target(names, match[1], model)
         modules[target] = match[1]
         found = sides.setdefault(target, {})
-        if match[2] in found:
+        side = match[2] or match[3]
+        if side in found:
             raise ConvertError(
-                f"{shown(name)} and {shown(found[match[2]].name)} are for the same matrix"
+                f"{shown(name)} and {shown(found[side].name)} are for the same matrix"
             )
-        found[match[2]] = tensor
+        found[side] = tensor
     for target, found in sides.items():
-        if len(found) != 2:
+        if not found.keys() >= {"A", "B"}:
             raise ConvertError(f"the adapter has only one of two matrices for {target}")
     return [
-        Pair(target, modules[target], found["A"], found["B"]) for target, found in sides.items()
+        Pair(target, modules[target], found["A"], found["B"], found.get(_MAGNITUDES))
+        for target, found in sides.items()
     ]
 
 
@@ -179,15 +225,27 @@ def _check(pair: Pair, model: GgufHeader) -> None:
         )
 
 
-def _sources(
-    pair: Pair, model: GgufHeader, type: str, factor: float
-) -> tuple[TensorSource, TensorSource]:
-    heads = _rotary_heads(pair.target, model)
+def _check_magnitudes(pair: Pair, config: Config, *, dora: bool) -> None:
+    """Raises ConvertError where DoRA's magnitudes are missing, too many or of another length."""
+    entry, rows = pair.magnitudes, pair.b.shape[0]
+    if not dora:
+        if entry is not None:
+            config.refuse("use_dora", f"false, but the adapter has {shown(entry.name)}")
+        return
+    if entry is None:
+        raise ConvertError(f"the adapter has no magnitudes for {pair.target}, which DoRA needs")
+    if entry.dtype not in WIDTHS or entry.shape != (rows,):
+        raise ConvertError(
+            f"tensor {shown(entry.name)} is {entry.dtype} {list(entry.shape)}, expected [{rows}] of"
+            f" {', '.join(WIDTHS)}"
+        )
+
+
+def _sources(pair: Pair, type: str, heads: int | None) -> tuple[TensorSource, TensorSource]:
     a, b = Weight(pair.a.name, pair.a.shape), Weight(pair.b.name, pair.b.shape, rotary_heads=heads)
-    scaled = None if factor == 1 else np.float32(factor)
     return (
         TensorSource(f"{pair.target}.lora_a", type, a, (pair.a,)),
-        TensorSource(f"{pair.target}.lora_b", type, b, (pair.b,), scaled),
+        TensorSource(f"{pair.target}.lora_b", type, b, (pair.b,)),
     )
 
 

@@ -70,7 +70,7 @@ def convert(
     known = {value.key for value in own}  # the plan says it where the tokenizer says it too
     layout = lay_out(
         (*own, *(value for value in tokens if value.key not in known)),
-        [_described(content) for content in contents],
+        [described(content) for content in contents],
     )
     write(target, layout, contents, report)
     return ConversionResult(plan.architecture, chosen, len(contents))
@@ -108,7 +108,8 @@ def _needs_f32(name: str, shape: tuple[int, ...]) -> bool:
     return len(shape) < 2 or name.endswith(_ALWAYS_F32) or name == _TOKEN_TYPES
 
 
-def _described(content: TensorSource | ComputedWeight) -> tuple[str, tuple[int, ...], str]:
+def described(content: TensorSource | ComputedWeight) -> tuple[str, tuple[int, ...], str]:
+    """The name, shape and type that a tensor has in the file."""
     if isinstance(content, ComputedWeight):
         return content.name, (len(content.values),), "F32"
     return content.name, content.weight.target_shape, content.type

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from modelfile.convert.metadata import MetadataValue
 
 
@@ -45,7 +48,7 @@ class ComputedWeight:
     """A tensor that the checkpoint does not have. name: in the GGUF file."""
 
     name: str
-    values: tuple[float, ...]
+    values: tuple[float, ...] | NDArray[np.float32]
 
 
 def _unchanged(name: str) -> str | None:

@@ -164,14 +164,16 @@ def run_model(path: Path, **more: Any) -> None:
 
 
 def run_adapter(path: Path) -> None:
-    """Load an adapter of ember as a worker does, for hearth's kernels and for llama.cpp, and
-    compute a few tokens with it, beside others without it where one batch may have both. Raises
-    ModelLoadFailed, BackendError."""
+    """Load an adapter of ember as a worker does, for hearth's kernels and for llama.cpp, which has
+    no DoRA, and compute a few tokens with it, beside others without it where one batch may have
+    both. Raises ModelLoadFailed, BackendError."""
+    from registry.formats.gguf import read_header
     from runner.backends.backend import Row
     from runner.backends.llamacpp.loader import load
+    from runner.backends.llamacpp.mixed_adapters import has_gains
 
     tokens = list(range(3, 23))
-    for kernels in (True, False):
+    for kernels in (True,) if has_gains(read_header(path)) else (True, False):
         backend = load(_plan(EMBER, native_kernels=kernels), lambda share: None).backend
         backend.load_adapter("mutant", path)
         rows = [Row(0, tokens, 0, adapters=(("mutant", 1.0),))]
@@ -222,8 +224,8 @@ def projector_target(folder: Path, kind: str = "idefics3") -> Target:
     )
 
 
-def adapter_target(folder: Path) -> Target:
-    """A LoRA adapter of ember."""
+def adapter_target(folder: Path, *, gains: bool) -> Target:
+    """A LoRA adapter of ember. gains: of DoRA."""
     from modelfile.adapters import check_adapter
     from registry.formats.gguf import read_header
     from tests.gguf_files import Tensor, f32, text
@@ -240,6 +242,8 @@ def adapter_target(folder: Path) -> Target:
         for name, wide, high in (("attn_q", 256, 256), ("attn_v", 256, 128), ("ffn_up", 256, 768)):
             tensors.append(Tensor(f"blk.{block}.{name}.weight.lora_a", (wide, 8)))
             tensors.append(Tensor(f"blk.{block}.{name}.weight.lora_b", (8, high)))
+            if gains:
+                tensors.append(Tensor(f"blk.{block}.{name}.weight.lora_gain", (high,)))
     base = read_header(EMBER)
     return Target(
         mutants(Gguf(list(entries.items()), tensors)),
@@ -281,7 +285,7 @@ def targets(kind: str, folder: Path) -> list[Target]:
     if kind == "safetensors":
         return [checkpoint_target(folder)]
     if kind == "adapter":
-        return [adapter_target(folder)]
+        return [adapter_target(folder, gains=gains) for gains in (False, True)]
     made = []
     for name in ("ultravox", "qwen2a") if kind == "audio" else ("idefics3", "gemma3", "qwen2vl"):
         (folder / name).mkdir()

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kernels.native import library_path
 from modelfile.convert.adapter import convert_adapter
 from modelfile.convert.conversion import convert
 from registry.formats.gguf import read_header
@@ -55,9 +56,12 @@ def test_a_converted_model_computes_what_the_checkpoint_does(
 
 @pytest.mark.parametrize("name", ["llama2", "qwen2", "gemma2", "phi3"])
 @pytest.mark.parametrize("stabilized", [False, True])
+@pytest.mark.parametrize("dora", [False, True])
 def test_a_converted_adapter_changes_a_model_as_its_merged_weights_do(
-    name: str, stabilized: bool, tmp_path: Path
+    name: str, stabilized: bool, dora: bool, tmp_path: Path
 ) -> None:
+    if dora and library_path("llamacpp") is None:
+        pytest.skip("the kernels were not compiled")
     case, alpha = GOLDEN[name], 6.0
     weights = _weights(case)
     ranks = {
@@ -78,9 +82,19 @@ def test_a_converted_adapter_changes_a_model_as_its_merged_weights_do(
         folder.mkdir()
     _write_checkpoint(base, case, weights)
     changed = {key: weights[key] + scales[key] * (b @ a) for key, (a, b) in pairs.items()}
+    magnitudes = {key: 1 + _random(f"{key}.m", (len(weights[key]),)) * 20 for key in pairs}
+    if dora:
+        for key, rows in magnitudes.items():
+            changed[key] *= (rows / np.linalg.norm(changed[key], axis=1))[:, None]
     _write_checkpoint(merged, case, {**weights, **changed})
-    config = {"r": 2, "rank_pattern": {r"mlp\..*": 4}, "lora_alpha": alpha}
-    _write_adapter(adapter, pairs, {**config, "use_rslora": stabilized})
+    config: dict[str, Any] = {
+        "r": 2,
+        "rank_pattern": {r"mlp\..*": 4},
+        "lora_alpha": alpha,
+        "use_dora": dora,
+    }
+    config["use_rslora"] = stabilized
+    _write_adapter(adapter, pairs, config, magnitudes if dora else {})
     for folder in (base, merged):
         convert(files_in(folder), folder / "model.gguf", "F32", ignore, no_vocabulary)
     convert_adapter(files_in(adapter), adapter / "lora.gguf", "auto", base / "model.gguf", ignore)
@@ -88,7 +102,11 @@ def test_a_converted_adapter_changes_a_model_as_its_merged_weights_do(
     plain, with_adapter, expected = _evaluate(
         [
             _job(base / "model.gguf", case),
-            {**_job(base / "model.gguf", case), "adapters": [str(adapter / "lora.gguf")]},
+            {
+                **_job(base / "model.gguf", case),
+                "adapters": [str(adapter / "lora.gguf")],
+                "kernels": dora,
+            },
             _job(merged / "model.gguf", case),
         ]
     )
@@ -131,6 +149,7 @@ def _write_adapter(
     folder: Path,
     pairs: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]],
     config: Mapping[str, Any],
+    magnitudes: Mapping[str, NDArray[np.float32]],
 ) -> None:
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
     tensors = {
@@ -138,6 +157,9 @@ def _write_adapter(
         for key, pair in pairs.items()
         for side, values in zip("AB", pair, strict=True)
     }
+    for key, values in magnitudes.items():
+        stem = f"base_model.model.{key.removesuffix('.weight')}"
+        tensors[f"{stem}.lora_magnitude_vector"] = values
     write_safetensors(folder / "adapter_model.safetensors", tensors, "F32")
 
 

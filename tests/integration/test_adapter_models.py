@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,10 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.adapter_files import Sides
+from kernels.native import library_path
+from tests.adapter_files import Matrix, Sides
 from tests.adapter_files import write_adapter as written
+from tests.conformance.convert.weights import write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_adapters import RANK, WEIGHTS, create
@@ -37,8 +39,22 @@ def sides(seed: int, names: Sequence[str] = TARGETS) -> Sides:
     return found
 
 
-def write_base(path: Path, of: Sides | None = None) -> Path:
-    """ember in float32, with an adapter in its weights."""
+def merging(of: Sides) -> Callable[[str, Matrix], Matrix]:
+    """What makes the weights of a tensor those with an adapter in them."""
+
+    def merged(name: str, values: Matrix) -> Matrix:
+        if name not in of:
+            return values
+        a, b = of[name]
+        return values + b @ a
+
+    return merged
+
+
+def write_base(
+    path: Path, change: Callable[[str, Matrix], Matrix] = lambda _name, values: values
+) -> Path:
+    """ember in float32, its weights changed."""
     reader = gguf.GGUFReader(WEIGHTS)
     writer = gguf.GGUFWriter(path, "llama")
     for field in reader.fields.values():
@@ -49,10 +65,7 @@ def write_base(path: Path, of: Sides | None = None) -> Path:
         writer.add_key_value(field.name, field.contents(), kind, sub_type=inner)
     for tensor in reader.tensors:
         values = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        if of is not None and tensor.name in of:
-            a, b = of[tensor.name]
-            values += b @ a
-        writer.add_tensor(tensor.name, values)
+        writer.add_tensor(tensor.name, change(tensor.name, values))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -73,7 +86,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_base(folder / "base.gguf")
     for seed in SEEDS:
         write_adapter(folder / f"{seed}.gguf", sides(seed))
-    write_base(folder / "merged.gguf", sides(1))
+    write_base(folder / "merged.gguf", merging(sides(1)))
     return folder
 
 
@@ -138,6 +151,63 @@ def check_caches(client: httpx.Client) -> None:
     assert [cached(f"base:a{seed}") for seed in SEEDS] == [0, 0, 0]
     assert cached("base") == 0
     assert cached("base:a1") > 0
+
+
+@pytest.fixture(scope="module")
+def dora(files: Path) -> Path:
+    """A folder of PEFT's with DoRA; beside it dora.gguf, ember with it in its weights."""
+    of, random = sides(4, ("attn_output", "ffn_down")), np.random.default_rng(4)
+    tensors: dict[str, Matrix] = {}
+
+    def merged(name: str, values: Matrix) -> Matrix:
+        if name not in of:
+            return values
+        (_, layer, kind, _), (a, b) = name.split("."), of[name]
+        module = {"attn_output": "self_attn.o_proj", "ffn_down": "mlp.down_proj"}[kind]
+        stem = f"base_model.model.model.layers.{layer}.{module}.lora_"
+        magnitudes = np.linalg.norm(values, axis=1) * random.uniform(0.5, 2, len(values))
+        tensors[f"{stem}A.weight"], tensors[f"{stem}B.weight"] = a, b
+        tensors[f"{stem}magnitude_vector"] = magnitudes.astype(np.float32)
+        changed = values + b @ a
+        return changed * (magnitudes / np.linalg.norm(changed, axis=1)).astype(np.float32)[:, None]
+
+    write_base(files / "dora.gguf", merged)
+    (folder := files / "dora").mkdir()
+    write_safetensors(folder / "adapter_model.safetensors", tensors, "F32")
+    config = {"peft_type": "LORA", "use_dora": True, "r": RANK, "lora_alpha": RANK}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.skipif(library_path("llamacpp") is None, reason="the kernels were not compiled")
+def test_dora_answers_as_its_merged_weights_alone_and_beside_others(
+    start_daemon: StartDaemon, files: Path, dora: Path
+) -> None:
+    daemon = start_daemon(names=())
+    add_all(daemon, files)
+    assert run(daemon, "adapter", "add", "base", "dora", str(dora)) == "added 'base:dora'\n"
+    create(daemon, files, "merged", base="./dora.gguf")
+    names = ["base", "base:dora", "base:a1"]
+    with daemon.client() as client:
+        alone = {name: text(client, name) for name in names}
+        assert alone["base:dora"] == text(client, "merged")
+        assert len(set(alone.values())) == len(names)
+        with ThreadPoolExecutor(6) as threads:
+            said = list(threads.map(lambda name: text(client, name), names * 2))
+        assert said == [alone[name] for name in names * 2]
+
+
+def test_dora_without_the_kernels_is_refused_with_the_reason(
+    start_daemon: StartDaemon, files: Path, dora: Path
+) -> None:
+    daemon = start_daemon(names=(), env={"HEARTH_NATIVE_KERNELS": "0"})
+    create(daemon, files, "base", base="./base.gguf")
+    run(daemon, "adapter", "add", "base", "dora", str(dora))
+    with daemon.client() as client:
+        refused = client.post("/v1/completions", json={"model": "base:dora", "prompt": "x"})
+        assert refused.status_code >= 400
+        assert "is one of DoRA" in refused.json()["error"]["message"]
+        assert text(client, "base")
 
 
 def test_an_adapter_in_use_leaves_after_its_last_request(

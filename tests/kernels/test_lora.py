@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kernels.lora import naive
 from kernels.lora import triton as kernel
-from kernels.lora.naive import LoraBank, LoraGroups, group_tokens
+from kernels.lora.naive import LoraBank, LoraGroups, add_gains, group_tokens
 from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
 
 Operation = Callable[[Tensor, Tensor, LoraBank, LoraGroups], Tensor]
@@ -41,6 +41,36 @@ def test_each_token_has_what_its_own_adapter_adds(operation: Operation) -> None:
             expected[token] += scales[token] * (up @ (down @ x[token]))
     groups = group_tokens(torch.tensor(whose), torch.tensor(scales), "cpu")
     assert_near(operation(out.clone(), x, bank, groups), expected)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_gains_multiply_the_product_of_each_token_and_nothing_that_another_adds(
+    with_bias: bool,
+) -> None:
+    bank = bank_of({0: 4, 2: 3, 3: 1}, 10, 6, torch.float32)
+    for number in (2, 3):
+        bank.put(number, bank.pairs[number], normal(6, seed=70 + number))
+    product, bias = normal(6, 6, seed=4), normal(6, seed=5) if with_bias else None
+    first, second = torch.tensor([2, -1, 0, 3, 2, 1]), torch.tensor([3, -1, 2, -1, -1, -1])
+    scales, expected = torch.tensor([1.0, 9.0, 0.5, -1.0, 1.0, 2.0]), product.clone()
+    for whose in (first, second):
+        for token, number in enumerate(whose.tolist()):
+            if number in bank.gains:
+                expected[token] += scales[token] * bank.gains[number] * product[token]
+    given = product if bias is None else product + bias
+    uses = [
+        (number, rows, groups.scales[rows, None])
+        for groups in (group_tokens(whose, scales, "cpu") for whose in (first, second))
+        for number, rows in groups.rows
+    ]
+    found = add_gains(given.clone(), bank, uses, bias)
+    assert_near(found, expected if bias is None else expected + bias)
+    for whole in (2, 0):
+        found = add_gains(given.clone(), bank, [(whole, slice(None), 0.5)], bias)
+        gain = bank.gains.get(whole, torch.zeros(6))
+        assert_near(found, given + 0.5 * gain * product)
+    bank.put(2, bank.pairs[2])
+    assert bank.gains.keys() == {3}
 
 
 @few

@@ -19,12 +19,12 @@ from typing import Any
 from llama_cpp import llama_cpp as native
 
 from registry.errors import RegistryError
-from registry.formats.gguf import read_header
+from registry.formats.gguf import GgufHeader, read_header
 from runner.backends.backend import BackendError, Row
 from runner.backends.host_sampling import native_log
 from runner.backends.llamacpp.batch import TokenBatch
-from runner.backends.llamacpp.context import Context
-from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix
+from runner.backends.llamacpp.context import Context, ContextAdapters
+from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix, has_gains
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -56,6 +56,7 @@ class Adapters:
             if self._mixed is not None and can_mix(header):
                 self._mixed.load(name, path, self._context.model, library_errors)
             else:
+                _check_alone(name, header)
                 self._own[name] = _load(path, self._context.model, library_errors)
 
     def unload(self, name: str) -> None:
@@ -95,16 +96,40 @@ class Adapters:
             self._acting = acting
 
 
-def apply_adapters(plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]) -> None:
-    """Let the plan's adapters act, with their scales, in all that context computes from here on.
-    They are freed with model. Raises ModelLoadFailed with the library's last words."""
-    acting = tuple(
-        (_load(Path(path), model, library_errors), scale) for path, scale in plan.adapters
-    )
-    try:
-        _set(context, acting)
-    except BackendError as error:
-        raise ModelLoadFailed(str(error)) from None
+class FixedAdapters(ContextAdapters):
+    """Those of a plan, which act with their scales in all that a context computes."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        model: Any,
+        mixed: MixedAdapters | None,
+        library_errors: Sequence[str],
+    ) -> None:
+        """They are freed with model. mixed: of hearth's kernels, if they compute the context's
+        products; they take over where one is of DoRA, which multiplies nothing that another adds.
+        Raises ModelLoadFailed with the library's last words."""
+        given = [(Path(path), scale, read_header(path)) for path, scale in plan.adapters]
+        self._mixed = mixed if any(has_gains(header) for _, _, header in given) else None
+        acting, mixing = [], []
+        for path, scale, header in given:
+            if self._mixed is not None and can_mix(header):
+                self._mixed.load(path.name, path, model, library_errors)
+                mixing.append((path.name, scale))
+            else:
+                _check_alone(path.name, header)
+                acting.append((_load(path, model, library_errors), scale))
+        if self._mixed is not None and self._mixed.hook is not None:
+            self._mixed.act_everywhere(mixing)
+            acting.append((self._mixed.hook, 1.0))
+        self._acting = tuple(acting)
+
+    def apply(self, context: Any) -> None:
+        _set(context, self._acting)
+
+    def close(self) -> None:
+        if self._mixed is not None:
+            self._mixed.close()
 
 
 def _set(context: Any, acting: Acting) -> None:
@@ -116,6 +141,17 @@ def _set(context: Any, acting: Acting) -> None:
     code = native.llama_set_adapters_lora(context, handles, count, scales)
     if code != 0:
         raise BackendError(f"llama.cpp rejected the adapters (code {code})")
+
+
+def _check_alone(name: str, header: GgufHeader) -> None:
+    """Raises ModelLoadFailed for an adapter that llama.cpp cannot compute by itself."""
+    if has_gains(header):
+        raise ModelLoadFailed(
+            f"the adapter {name} is one of DoRA, which on llama.cpp hearth's kernels compute. They"
+            " do not take part here: they were not compiled or are switched off"
+            " (HEARTH_NATIVE_KERNELS), there is a GPU, the model has a recurrent state, or the"
+            " adapter changes the embedding or experts too"
+        )
 
 
 def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:

@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from llama_cpp import llama_cpp as native
@@ -22,10 +22,21 @@ from runner.backends.llamacpp.batch import TokenBatch
 _NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 
 
+class ContextAdapters(Protocol):
+    """The adapters that act in all that a context computes."""
+
+    def apply(self, context: Any) -> None:
+        """Let them act in this handle of a context from here on. Raises BackendError."""
+
+    def close(self) -> None:
+        """Free them, before the model."""
+
+
 class Context:
     """Takes over model and context. close gives them back, at the latest at exit."""
 
-    def __init__(self, model: Any, handle: Any) -> None:
+    def __init__(self, model: Any, handle: Any, adapters: ContextAdapters | None = None) -> None:
+        """adapters: that act in all of it, applied already."""
         self.model = model
         self.handle = handle
         self.memory = native.llama_get_memory(handle)  # None for encoder-only models
@@ -34,6 +45,9 @@ class Context:
         self._rows: tuple[int, LogitRows] | None = None
         resources = ExitStack()
         resources.callback(native.llama_model_free, model)
+        self._adapters = adapters
+        if adapters is not None:
+            resources.callback(adapters.close)
         self._native = resources.enter_context(ExitStack())
         self._native.callback(native.llama_free, handle)
         self.close: Callable[[], object] = weakref.finalize(self, resources.close)
@@ -48,6 +62,8 @@ class Context:
             raise BackendError("no context could be created; memory may be short")
         self._native.callback(native.llama_free, self.handle)
         self.memory = native.llama_get_memory(self.handle)
+        if self._adapters is not None:
+            self._adapters.apply(self.handle)
 
     def decode(self, batch: TokenBatch) -> None:
         """Compute the batch. Raises PoolFull (nothing changed) or BackendError."""

@@ -18,6 +18,7 @@ from kernels.native import library_path
 from kernels.native.adapters import AdapterLibrary
 from runner.backends.backend import (
     Backend,
+    BackendError,
     Capacity,
     LoadedBackend,
     LoadProgress,
@@ -28,7 +29,7 @@ from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp import kernels
-from runner.backends.llamacpp.adapters import apply_adapters
+from runner.backends.llamacpp.adapters import FixedAdapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import (
@@ -79,6 +80,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         if plan.native_kernels:
             kernels.choose_inputs(architecture)
         vision = None
+        adapters: FixedAdapters | None = None
         try:
             params = _context_parameters(plan, model)
             vision = _vision(plan, model, library_errors)
@@ -89,7 +91,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
                 raise _failure(plan, "no context could be created for it", library_errors)
             try:
                 if plan.embedding and plan.adapters:
-                    apply_adapters(plan, model, handle, library_errors)
+                    adapters = apply_adapters(plan, model, handle, library_errors)
             except BaseException:
                 native.llama_free(handle)
                 raise
@@ -98,7 +100,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
                 vision.close()
             native.llama_model_free(model)
             raise
-    context = Context(model, handle)
+    context = Context(model, handle, adapters)
     if not plan.embedding and not context.memory:
         context.close()
         raise ModelLoadFailed(
@@ -114,6 +116,20 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         pair=pair,
         vision=vision,
     )
+
+
+def apply_adapters(
+    plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]
+) -> FixedAdapters:
+    """Let the plan's adapters act, with their scales, in all that context computes from here on.
+    To be closed with the context. Raises ModelLoadFailed with the library's last words."""
+    mixed = _mixed_adapters(plan, model, is_recurrent(model))
+    adapters = FixedAdapters(plan, model, mixed, library_errors)
+    try:
+        adapters.apply(context)
+    except BackendError as error:
+        raise ModelLoadFailed(str(error)) from None
+    return adapters
 
 
 def with_kernels(plan: LoadPlan) -> LoadPlan:

@@ -25,9 +25,9 @@ from runner.backends.host_sampling import native_log
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.errors import ModelLoadFailed
 from runner.memory_file import memory_file, path_of
-from runner.types import Adapters
 
 _SIDES = (".lora_a", ".lora_b")
+_GAIN = ".lora_gain"
 _EMBEDDING = "token_embd.weight"  # looked up, not multiplied
 _ACTIVATED = "adapter.alora.invocation_tokens"
 _ALPHA = "adapter.lora.alpha"
@@ -38,7 +38,13 @@ def can_mix(header: GgufHeader) -> bool:
     names = {tensor.name for tensor in header.tensors}
     if _ACTIVATED in header.metadata or f"{_EMBEDDING}{_SIDES[0]}" in names:
         return False
-    return all(len(tensor.dimensions) == 2 for tensor in header.tensors)  # else one per expert
+    matrices = (tensor for tensor in header.tensors if not tensor.name.endswith(_GAIN))
+    return all(len(tensor.dimensions) == 2 for tensor in matrices)  # else one per expert
+
+
+def has_gains(header: GgufHeader) -> bool:
+    """Whether it is of DoRA, which llama.cpp does not compute by itself."""
+    return any(tensor.name.endswith(_GAIN) for tensor in header.tensors)
 
 
 class MixedAdapters:
@@ -62,11 +68,11 @@ class MixedAdapters:
         number = next(self._ids)
         try:
             pairs = _pairs(reader)
-            for tensor, (a, b) in pairs.items():
+            for tensor, (a, b, gain) in pairs.items():
                 factor = np.float32(alpha / len(a) if alpha else 1.0)
-                matrices = LoraMatrices(a, b * factor)
+                matrices = LoraMatrices(a, b * factor, gain)
                 self._library.put(tensor, number, matrices, narrow=self._narrow)
-            shapes = {tensor: (a.shape[1], len(b)) for tensor, (a, b) in pairs.items()}
+            shapes = {tensor: (one.a.shape[1], len(one.b)) for tensor, one in pairs.items()}
             if not shapes.keys() <= self._shapes.keys():
                 self._new_hook({**self._shapes, **shapes}, reader, model, library_errors)
         except (OverflowError, NotImplementedError, ModelLoadFailed) as error:
@@ -87,8 +93,7 @@ class MixedAdapters:
         """The next batch is that of rows, which fills batch where they are several."""
         first = rows[0].adapters
         if all(row.adapters == first for row in rows):
-            uses = [AdapterUse(0, 0, number, scale) for number, scale in self._known(first)]
-            self._library.use(0, 0, uses)
+            self.act_everywhere(first)
             return
         found: list[AdapterUse] = []
         outputs, start = batch.output_numbers, 0
@@ -100,12 +105,17 @@ class MixedAdapters:
         count = sum(number >= 0 for number in outputs)
         self._library.use(start, count, sorted(found, key=lambda use: use.adapter))
 
+    def act_everywhere(self, adapters: Iterable[tuple[str, float]]) -> None:
+        """In the next batches these act, on all tokens."""
+        uses = [AdapterUse(0, 0, number, scale) for number, scale in self._known(adapters)]
+        self._library.use(0, 0, uses)
+
     def free_unused(self) -> None:
         """Free the hooks that no context has any more."""
         while self._unused:
             native.llama_adapter_lora_free(self._unused.pop())
 
-    def _known(self, adapters: Adapters) -> Iterable[tuple[int, float]]:
+    def _known(self, adapters: Iterable[tuple[str, float]]) -> Iterable[tuple[int, float]]:
         return ((self._numbers[name], scale) for name, scale in adapters if name in self._numbers)
 
     def _new_hook(
@@ -142,10 +152,13 @@ def _write_hook(path: Path, architecture: str, shapes: dict[str, tuple[int, int]
     writer.close()
 
 
-def _pairs(reader: gguf.GGUFReader) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _pairs(reader: gguf.GGUFReader) -> dict[str, LoraMatrices]:
     found: dict[str, dict[str, np.ndarray]] = {}
     for tensor in reader.tensors:
-        side = tensor.name[-len(_SIDES[0]) :]
+        name, _, kind = tensor.name.rpartition(".")
         values = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
-        found.setdefault(tensor.name.removesuffix(side), {})[side] = values
-    return {name: (sides[_SIDES[0]], sides[_SIDES[1]]) for name, sides in found.items()}
+        found.setdefault(name, {})[f".{kind}"] = values
+    return {
+        name: LoraMatrices(parts[_SIDES[0]], parts[_SIDES[1]], parts.get(_GAIN))
+        for name, parts in found.items()
+    }

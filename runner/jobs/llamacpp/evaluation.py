@@ -22,8 +22,7 @@ from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
-from runner.backends.llamacpp.adapters import apply_adapters
-from runner.backends.llamacpp.loader import load_model, with_kernels
+from runner.backends.llamacpp.loader import apply_adapters, load_model, with_kernels
 from runner.errors import InternalError, ModelLoadFailed
 from runner.jobs.measured_model import MeasuredModel, context_of, text_chunks
 from runner.types import LoadPlan
@@ -122,7 +121,7 @@ def open_model(path: Path, wanted: Measurement) -> Iterator[EvaluationContext]:
             raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
         stack.callback(native.llama_free, handle)
         if plan.adapters:
-            apply_adapters(plan, model, handle, library_errors)
+            stack.enter_context(closing(apply_adapters(plan, model, handle, library_errors)))
         threads = stack.enter_context(ThreadPoolExecutor(native.llama_n_threads(handle)))
         yield stack.enter_context(closing(EvaluationContext(model, handle, context, threads)))
 

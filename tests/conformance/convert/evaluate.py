@@ -1,6 +1,7 @@
 """What llama.cpp makes of GGUF files: run as a process of its own, jobs as JSON on stdin.
 
-A job: path, ids, positions, whether it embeds, and adapters. The answer: rows of numbers.
+A job: path, ids, positions, whether it embeds, adapters, and "kernels", whether hearth's compute
+too. The answer: rows of numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Any
 
 import llama_cpp as llama
 import numpy as np
+
+from runner.backends.llamacpp.loader import apply_adapters, with_kernels
+from runner.types import LoadPlan
 
 CONTEXT = 64
 
@@ -29,11 +33,11 @@ def rows(job: dict[str, Any]) -> list[list[float]]:
         model = llama.llama_model_load_from_file(job["path"].encode(), _model_parameters())
         assert model, job["path"]
         cleanup.callback(llama.llama_model_free, model)
+        plan = _plan(job)
         context = llama.llama_init_from_model(model, _context_parameters(job["embeds"]))
         assert context, job["path"]
         cleanup.callback(llama.llama_free, context)
-        for path in job.get("adapters", ()):
-            _add_adapter(model, context, path)
+        cleanup.enter_context(contextlib.closing(apply_adapters(plan, model, context, ())))
         _decode(context, job)
         if job["embeds"]:
             width = llama.llama_model_n_embd(model)
@@ -47,12 +51,13 @@ def rows(job: dict[str, Any]) -> list[list[float]]:
         ]
 
 
-def _add_adapter(model: Any, context: Any, path: str) -> None:
-    adapter = llama.llama_adapter_lora_init(model, path.encode())
-    assert adapter, path
-    adapters = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
-    scales = (llama.ctypes.c_float * 1)(1.0)
-    assert llama.llama_set_adapters_lora(context, adapters, 1, scales) == 0
+def _plan(job: dict[str, Any]) -> LoadPlan:
+    adapters = tuple((path, 1.0) for path in job.get("adapters", ()))
+    kernels = job.get("kernels", False)
+    plan = LoadPlan(
+        *(job["path"], "llamacpp", CONTEXT, CONTEXT, 1), adapters=adapters, native_kernels=kernels
+    )
+    return with_kernels(plan)
 
 
 def _decode(context: Any, job: dict[str, Any]) -> None:

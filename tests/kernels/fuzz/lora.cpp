@@ -30,7 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const char *a = take(rank * of_a[format]);
         const char *b = take(tiles * rank * HEARTH_LORA_TILE * of_b[format]);
         const auto *scale = (const float *)take(tiles * HEARTH_LORA_TILE * 4);
-        pairs.push_back({in, out, rank, format, a, b, scale});
+        const auto *gain =
+            input.flag() ? (const float *)take(tiles * HEARTH_LORA_TILE * 4) : nullptr;
+        pairs.push_back({in, out, rank, format, a, b, scale, gain});
         stride = std::max(stride, rank);
     }
     std::vector<const float *> x, base;

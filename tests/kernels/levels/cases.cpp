@@ -10,6 +10,7 @@
 #include "kernels/native/attention.h"
 #include "kernels/native/decode.h"
 #include "kernels/native/linear.h"
+#include "kernels/native/lora.h"
 #include "kernels/native/matmul.h"
 #include "kernels/native/types.h"
 
@@ -334,6 +335,44 @@ void decode_cases() {
     }
 }
 
+// Two adapters of a format, the second with gains or not, on columns of which one has both.
+void lora_case(int format, int64_t in, int64_t out, int64_t rank, bool gains) {
+    constexpr int TYPES[] = {TYPE_F16, TYPE_Q8_0, TYPE_F32};
+    Random random;
+    const int64_t padded = (out + HEARTH_LORA_TILE - 1) / HEARTH_LORA_TILE * HEARTH_LORA_TILE;
+    std::vector<std::vector<uint8_t>> a, b;
+    std::vector<std::vector<float>> scales;
+    std::vector<hearth_lora_pair> pairs;
+    for (int i = 0; i < 2; i++) {
+        a.push_back(numbers(random, TYPES[format], rank * in));
+        b.push_back(format == HEARTH_LORA_BYTES ? random.bytes(rank * padded)
+                                                : numbers(random, TYPES[format], rank * padded));
+        scales.push_back(random.reals(padded));
+        scales.push_back(random.reals(padded));
+    }
+    for (int i = 0; i < 2; i++)
+        pairs.push_back({in, out, rank, format, a[i].data(), b[i].data(), scales[2 * i].data(),
+                         gains && i == 1 ? scales[3].data() : nullptr});
+    const int64_t n = 5;
+    const hearth_lora_part part = {0, out, 2, pairs.data()};
+    const hearth_lora_acting acting[] = {{0, 0, 1.0f}, {2, 0, -0.5f}, {2, 1, 0.7f}, {4, 1, 2.0f}};
+    const hearth_lora_step step = {acting, 4};
+    const std::vector<float> x = random.reals(n * in);
+    std::vector<float> y = random.reals(n * out);
+    if (!hearth_lora_add(&part, 1, &step, x.data(), in, n, y.data(), out, 2)) std::abort();
+    Hash hash;
+    hash.add(y);
+    hash.print("lora " + sizes({format, in, out, rank, gains}));
+}
+
+void lora_cases() {
+    for (const int format : {HEARTH_LORA_F16, HEARTH_LORA_BYTES, HEARTH_LORA_F32})
+        for (const bool gains : {false, true}) {
+            lora_case(format, 96, 200, 8, gains);
+            lora_case(format, 1120, 77, 5, gains);
+        }
+}
+
 }  // namespace
 
 int main() {
@@ -341,4 +380,5 @@ int main() {
     attention_cases();
     linear_cases();
     decode_cases();
+    lora_cases();
 }

@@ -18,9 +18,10 @@ pytestmark = pytest.mark.skipif(KERNELS is None, reason="no kernels were compile
 
 
 def matrices(rank: int, inputs: int, outputs: int, seed: int = 0) -> LoraMatrices:
+    """With gains for odd seeds."""
     random = np.random.default_rng([seed, rank, inputs, outputs])
     a, b = (random.standard_normal(s, np.float32) for s in ((rank, inputs), (outputs, rank)))
-    return LoraMatrices(a, b)
+    return LoraMatrices(a, b, random.standard_normal(outputs, np.float32) if seed % 2 else None)
 
 
 @few
@@ -64,6 +65,9 @@ def test_each_row_has_what_its_adapters_add_to_each_part(
                 values = x[rows].double().numpy()
                 expected[at] += scale * (values @ part.a.T.astype(float)) @ part.b.T
                 sizes[at] += abs(scale) * (np.abs(values) @ np.abs(part.a.T)) @ np.abs(part.b.T)
+                if part.gain is not None:
+                    expected[at] += scale * part.gain  # of a product of ones
+                    sizes[at] += abs(scale * part.gain)
             first += size
     found = lora.add(out, x, acting)
     assert found.dtype == dtype
@@ -89,6 +93,18 @@ def test_an_adapter_that_is_removed_adds_nothing() -> None:
     lora.remove(5)
     assert not lora
     assert lora.add(torch.zeros(1, 7), torch.ones(1, 2), acting).abs().max() == 0
+
+
+def test_only_adapters_with_gains_ask_for_the_bare_product() -> None:
+    assert KERNELS is not None
+    lora = TorchLora(KERNELS, [4, 3], 2, narrow=False)
+    lora.put(1, [matrices(1, 2, 4), None])
+    lora.put(2, [None, matrices(1, 2, 3, seed=1)])
+    one, other = (np.array([(-1, number, 1.0)], ACTING) for number in (1, 2))
+    assert not lora.multiplies(one)
+    assert lora.multiplies(other)
+    lora.put(2, [None, matrices(1, 2, 3)])
+    assert not lora.multiplies(other)
 
 
 def test_other_shapes_are_refused() -> None:

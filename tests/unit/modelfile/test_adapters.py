@@ -37,6 +37,7 @@ EMBEDDING = [
     Tensor("token_embd.weight.lora_a", (8, 4)),
     Tensor("token_embd.weight.lora_b", (8, 64)),
 ]
+GAIN = "blk.0.attn_q.weight.lora_gain"
 ADAPTER = gguf_file(KEYS, QUERY)
 
 
@@ -57,7 +58,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.mark.parametrize("tensors", [QUERY, KEY, [*QUERY, *KEY], EMBEDDING])
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        QUERY,
+        KEY,
+        [*QUERY, *KEY],
+        EMBEDDING,
+        [*QUERY, Tensor(GAIN, (64,)), *KEY],
+    ],
+)
 def test_an_adapter_that_fits_is_taken(
     tmp_path: Path, base: GgufHeader, tensors: list[Tensor]
 ) -> None:
@@ -82,6 +92,16 @@ def test_an_adapter_that_fits_is_taken(
             [Tensor(QUERY[0].name, (64, 65)), Tensor(QUERY[1].name, (65, 64))],
             r"blk\.0\.attn_q\.weight in rank 65; .* no more than 64 can change",
         ),
+        ({}, [*QUERY, Tensor(GAIN, (63,))], r"lora_gain is F32 \[63\], expected F32 \[64\]"),
+        ({}, [*QUERY, Tensor(GAIN, (64, 1))], r"lora_gain is F32 \[64, 1\], expected F32 \[64\]"),
+        ({}, [*QUERY, Tensor(GAIN, (64,), 1)], r"lora_gain is F16 \[64\], expected F32 \[64\]"),
+        (
+            {},
+            [Tensor(QUERY[0].name, (64, 8, 1)), QUERY[1], Tensor(GAIN, (64,))],
+            "each output of a linear map",
+        ),
+        ({}, [*KEY, Tensor(GAIN, (64,))], r"no tensor blk\.0\.attn_q\.weight\.lora_a"),
+        ({}, [*EMBEDDING, Tensor("token_embd.weight.lora_gain", (64,))], "each output of a linear"),
     ],
 )
 def test_an_adapter_of_another_model_is_refused(
@@ -148,6 +168,7 @@ def test_values_that_are_no_numbers_are_found_in_every_type(
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     stored = gguf.GGMLQuantizationType[kind]
+    writer.add_tensor("blk.0.attn_q.weight.lora_gain", np.zeros(8, np.float32))
     for side in ("lora_a", "lora_b"):
         given = gguf.quantize(values if side == "lora_b" else np.zeros_like(values), stored)
         writer.add_tensor(f"blk.0.attn_q.weight.{side}", given, raw_dtype=stored)
@@ -160,4 +181,17 @@ def test_values_that_are_no_numbers_are_found_in_every_type(
         check_numbers(found)
         return
     with pytest.raises(BuildError, match=r"attn_q\.weight\.lora_b has NaN or infinite values"):
+        check_numbers(found)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_gains_that_are_no_numbers_are_found(tmp_path: Path, value: float) -> None:
+    tensors = [*QUERY, Tensor(GAIN, (64,))]
+    found = header(tmp_path, "a", gguf_file(KEYS, tensors))
+    check_numbers(found)
+    start = found.data_offset + next(t.offset for t in found.tensors if t.name == GAIN)
+    with (tmp_path / "a").open("r+b") as file:
+        file.seek(start + 63 * 4)
+        file.write(np.float32(value).tobytes())
+    with pytest.raises(BuildError, match=r"attn_q\.weight\.lora_gain has NaN or infinite values"):
         check_numbers(found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels import ops
-from kernels.lora.naive import LoraBank, LoraGroups
+from kernels.lora.naive import LoraBank, LoraGroups, add_gains
 from kernels.native.lora import no_adapters
 from kernels.native.torch_lora import Acting, TorchLora
 from runner.backends.torch.layers.linear import Linear
@@ -32,30 +32,49 @@ class ActingAdapters:
 @dataclass(frozen=True, slots=True)
 class AdaptedLinear(Linear):
     """A map of a model that adapters may change. parts: what it is made of, names and outputs.
-    native: the adapters where hearth's kernels compute what they add; None: bank has them."""
+    bias: that base adds. native: the adapters where hearth's kernels compute what they add; None:
+    bank has them."""
 
     base: Linear
     parts: Sequence[tuple[str, int]]
     inputs: int
     acting: ActingAdapters
+    bias: Tensor | None = None
     native: TorchLora | None = None
     bank: LoraBank = field(default_factory=LoraBank)
 
     def __call__(self, x: Tensor) -> Tensor:
         out = self.base(x)
         if self.native is not None:
-            acts = self.native and len(self.acting.native)
-            return self.native.add(out, x, self.acting.native) if acts else out
+            return self._add_native(self.native, out, x)
         pairs = self.bank.pairs
         if not pairs:
             return out
-        for groups in self.acting.groups:
+        acting = self.acting
+        if self.bank.gains:
+            uses = [
+                (number, rows, groups.scales[rows, None])
+                for groups in acting.groups
+                for number, rows in groups.rows
+            ]
+            everywhere = ((number, slice(None), scale) for number, scale in acting.everywhere)
+            out = add_gains(out, self.bank, (*uses, *everywhere), self.bias)
+        for groups in acting.groups:
             out = ops.add_lora(out, x, self.bank, groups)
-        for number, scale in self.acting.everywhere:
+        for number, scale in acting.everywhere:
             if number in pairs:
                 down, up = pairs[number]
                 out = out + ((x @ down.t()) @ up.t() * scale).to(out.dtype)
         return out
+
+    def _add_native(self, native: TorchLora, out: Tensor, x: Tensor) -> Tensor:
+        acting = self.acting.native
+        if not (native and len(acting)):
+            return out
+        if self.bias is None or not native.multiplies(acting):
+            return native.add(out, x, acting)
+        product = native.add(out.float() - self.bias, x, acting)
+        return (product + self.bias).to(out.dtype)
 
 
 def base_of(linear: Linear) -> Linear:

@@ -31,18 +31,21 @@ from runner.types import Adapters
 
 Tensor = Any
 _SIDES = (".lora_a", ".lora_b")
+_GAIN = ".lora_gain"
 
 
 @dataclass(frozen=True, slots=True)
 class LoraPair:
-    """up [outputs, rank] times down [rank, inputs]."""
+    """up [outputs, rank] times down [rank, inputs]; gain [outputs]: see LoraMatrices."""
 
     down: Tensor
     up: Tensor
+    gain: Tensor | None = None
 
     def matrices(self) -> LoraMatrices:
         """As the kernels take them."""
-        return LoraMatrices(self.down.numpy(), self.up.numpy())
+        gain = None if self.gain is None else self.gain.numpy()
+        return LoraMatrices(self.down.numpy(), self.up.numpy(), gain)
 
 
 class _Pass(NamedTuple):
@@ -78,14 +81,21 @@ class LoraAdapters:
         self._passes: Sequence[_Pass] = ()
         self._step: object = None  # what acting is for; None: something else
 
-    def adaptable(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
+    def adaptable(
+        self,
+        base: Linear,
+        parts: Sequence[tuple[str, int]],
+        inputs: int,
+        *,
+        bias: Tensor | None = None,
+    ) -> Linear:
         """A map of the model that adapters may change. parts: names, without ".weight", and outputs
-        of what it is made of."""
+        of what it is made of. bias: that base adds."""
         native = None
         if self._kernels is not None:
             outputs = [each for _, each in parts]
             native = TorchLora(self._kernels, outputs, inputs, narrow=self._narrow)
-        self._maps.append(AdaptedLinear(base, parts, inputs, self.acting, native))
+        self._maps.append(AdaptedLinear(base, parts, inputs, self.acting, bias, native))
         return self._maps[-1]
 
     def load(self, name: str, path: Path) -> None:
@@ -112,8 +122,8 @@ class LoraAdapters:
                     number, [None if pair is None else pair.matrices() for pair in found]
                 )
             else:
-                outputs = [each for _, each in one.parts]
-                one.bank.put(number, self._joined(list(zip(outputs, found, strict=True))))
+                of_parts = [(each, pair) for (_, each), pair in zip(one.parts, found, strict=True)]
+                one.bank.put(number, self._joined(of_parts), self._joined_gains(of_parts))
         self._numbers[name] = number
         self._step = None
 
@@ -194,6 +204,17 @@ class LoraAdapters:
         down = torch.cat([pair.down for pair in pairs])
         return down.to(self._device, self._dtype), up.to(self._device, self._dtype)
 
+    def _joined_gains(self, parts: Sequence[tuple[int, LoraPair | None]]) -> Tensor | None:
+        """Of a map of parts, with zeros where there are none."""
+        gains = [None if pair is None else pair.gain for _, pair in parts]
+        if all(gain is None for gain in gains):
+            return None
+        whole = [
+            torch.zeros(size) if gain is None else gain
+            for (size, _), gain in zip(parts, gains, strict=True)
+        ]
+        return torch.cat(whole).to(self._device)
+
     def _read(self, name: str, header: GgufHeader) -> Mapping[str, LoraPair]:
         """What an adapter adds to each map."""
         model = self._model
@@ -205,7 +226,7 @@ class LoraAdapters:
                 f" model is {model.architecture}"
             )
         targets = {tensor.name.removesuffix(_SIDES[0]) for tensor in header.tensors}
-        targets = {target for target in targets if not target.endswith(_SIDES[1])}
+        targets = {target for target in targets if not target.endswith((_SIDES[1], _GAIN))}
         stored = StoredTensors(header)
         alpha = header.metadata.get("adapter.lora.alpha")
         alpha = float(alpha) if isinstance(alpha, int | float) else 0.0
@@ -218,7 +239,8 @@ class LoraAdapters:
                     f" {list(down.shape)} and {list(up.shape)}"
                 )
             factor = alpha / len(down) if alpha else 1.0
-            found[stem.removesuffix(".weight")] = LoraPair(down, up * factor)
+            gain = _gain(stored, origin, len(up))
+            found[stem.removesuffix(".weight")] = LoraPair(down, up * factor, gain)
         return found
 
 
@@ -255,3 +277,17 @@ def _side(stored: StoredTensors, origin: TensorOrigin, side: str) -> Tensor:
     if origin.heads is not None and side == _SIDES[1]:
         values = split_halves(values, origin.heads)
     return values.clone()
+
+
+def _gain(stored: StoredTensors, origin: TensorOrigin, rows: int) -> Tensor | None:
+    """In float32, in the order of Hugging Face; None where there is none."""
+    name = origin.name + _GAIN
+    if not stored.has(name):
+        return None
+    values = stored.floats(name, None).float()
+    if values.shape != (rows,) or origin.expert is not None or not values.isfinite().all():
+        raise ModelLoadFailed(
+            f"the adapter's tensor {shown(name)} is {list(values.shape)}, expected {rows} finite"
+            " numbers"
+        )
+    return (values if origin.heads is None else split_halves(values, origin.heads)).clone()

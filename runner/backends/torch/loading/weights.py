@@ -171,7 +171,12 @@ class WeightLoader:
         """Maps (name, outputs) of the same inputs as one: queries, keys and values; gate and up.
         fixed: no adapter can change it. Raises ModelLoadFailed."""
         base = self._stacked(parts, inputs, bias=bias)
-        return base if fixed else self._adapted(base, parts, inputs)
+        if fixed or self._adapters is None:
+            return base
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        return self._adapters.adaptable(
+            base, parts, inputs, bias=torch.cat(biases) if bias else None
+        )
 
     def _stacked(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self.placement.quantize is not None and all(is_rounded(name) for name, _ in parts):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from modelfile.convert.conversion import convert
 from modelfile.errors import ConvertError
 from registry.errors import InvalidSafetensors
 from registry.formats.gguf import read_header
-from tests.conformance.convert.weights import write_safetensors
+from tests.conformance.convert.weights import weight, write_safetensors
 from tests.unit.modelfile.convert.checkpoints import (
     CONFIG,
     files_in,
     ignore,
     no_vocabulary,
+    shapes,
     write_checkpoint,
     zeros,
 )
 
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
-SIZES = {"self_attn.v_proj": 8, "self_attn.o_proj": 16, "mlp.up_proj": 24}
+SIZES = {
+    **{f"self_attn.{name}_proj": rows for name, rows in zip("qkvo", (16, 8, 8, 16), strict=True)},
+    "mlp.up_proj": 24,
+}
 PAIR = {f"{LAYER}.lora_A.weight": (2, 16), f"{LAYER}.lora_B.weight": (16, 2)}
 
 
@@ -148,7 +153,8 @@ def test_an_adapter_for_another_model_is_refused(
     ("config", "message"),
     [
         ({"peft_type": "IA3"}, "peft_type: 'IA3' is not supported, only LORA"),
-        ({"use_dora": True}, "use_dora: true is not supported"),
+        ({"use_dora": True}, "no magnitudes for blk.0.attn_q.weight, which DoRA needs"),
+        ({"use_qalora": True}, "use_qalora: true is not supported"),
         ({"lora_alpha": "x"}, "lora_alpha: 'x', expected a number"),
         ({"r": 3}, "r: 3 for 'model.layers.0.self_attn.q_proj', whose matrices have 2"),
     ],
@@ -196,6 +202,117 @@ def test_matrices_are_copied_as_they_are_where_one_alpha_is_true_for_all(
     values = (folder / "adapter_model.safetensors").read_bytes()
     assert len(written) == 4
     assert all(data in values for data in written.values())
+
+
+@pytest.fixture
+def random_base(tmp_path: Path) -> tuple[Path, dict[str, NDArray[Any]]]:
+    """The GGUF file of a small model, and its weights as GGUF has them."""
+    folder = tmp_path / "random"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    tensors = {name: weight("llama", name, shape) for name, shape in shapes(CONFIG).items()}
+    write_safetensors(folder / "model.safetensors", tensors)
+    convert(files_in(folder), folder / "model.gguf", "F32", ignore, no_vocabulary)
+    reader = gguf.GGUFReader(folder / "model.gguf")
+    return folder / "model.gguf", {t.name: np.array(t.data) for t in reader.tensors}
+
+
+MAPS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.up_proj")
+TARGETS = [f"blk.0.{name}.weight" for name in ("attn_q", "attn_k", "attn_output", "ffn_up")]
+
+
+def write_dora(folder: Path, **config: Any) -> tuple[dict[str, NDArray[Any]], ...]:
+    """Magnitudes and B @ A of each of MAPS, by name."""
+    tensors: dict[str, NDArray[Any]] = {}
+    magnitudes: dict[str, NDArray[Any]] = {}
+    products: dict[str, NDArray[Any]] = {}
+    for name in MAPS:
+        stem, rows = f"base_model.model.model.layers.0.{name}.lora_", SIZES[name]
+        a, b = weight("", f"{name}.a", (2, 16)), weight("", f"{name}.b", (rows, 2))
+        magnitudes[name] = 1 + weight("", f"{name}.m", (rows,)) * 10
+        tensors |= {f"{stem}A.weight": a, f"{stem}B.weight": b}
+        tensors[f"{stem}magnitude_vector"] = magnitudes[name]
+        products[name] = b @ a
+    write_safetensors(folder / "adapter_model.safetensors", tensors, "F32")
+    config = {"peft_type": "LORA", "use_dora": True, "lora_alpha": 3, **config}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return magnitudes, products
+
+
+@pytest.mark.parametrize(
+    ("config", "scales"),
+    [
+        ({}, (1.5, 1.5, 1.5, 1.5)),
+        ({"use_rslora": True, "alpha_pattern": {"k_proj": 1}}, (3, 1, 3, 3) / np.sqrt(2)),
+    ],
+)
+def test_dora_is_kept_as_gains_of_rows(
+    folder: Path, random_base: Any, config: dict[str, Any], scales: Sequence[float]
+) -> None:
+    base, weights = random_base
+    magnitudes, products = write_dora(folder, **config)
+    done = convert_adapter(files_in(folder), folder / "lora.gguf", "F32", base, ignore)
+    assert done.tensors == 3 * len(MAPS)
+    weights_in_memory = sum(2 * (16 + SIZES[name]) + SIZES[name] for name in MAPS)
+    assert read_header(folder / "lora.gguf").parameter_count == weights_in_memory
+    gains = {t.name: t.data for t in gguf.GGUFReader(folder / "lora.gguf").tensors}
+    updates = added(folder / "lora.gguf")
+    for name, target, scale in zip(MAPS, TARGETS, scales, strict=True):
+        product, rows = products[name], magnitudes[name]
+        if name in MAPS[:2]:  # whose rows llama.cpp has in another order
+            heads = CONFIG["num_attention_heads" if name == MAPS[0] else "num_key_value_heads"]
+            halves = np.arange(len(rows)).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
+            product, rows = product[halves], rows[halves]
+        merged = weights[target] + scale * product
+        merged *= (rows / np.linalg.norm(merged, axis=1))[:, None]
+        gain = gains[f"{target}.lora_gain"]
+        found = weights[target] * (1 + gain[:, None]) + updates[target]
+        assert np.abs(found - merged).max() < 1e-6
+        assert np.abs(gain).max() > 0.1
+
+
+def test_magnitudes_are_found_by_all_names_that_peft_has_given_them(
+    folder: Path, random_base: Any
+) -> None:
+    magnitudes, _ = write_dora(folder)
+    source, written = folder / "adapter_model.safetensors", []
+    for name in (b"_vector", b"_vector.default", b"_vector.weight", b"_vector.default.weight"):
+        content = source.read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        text = content[8 : 8 + size].replace(b"_vector", name)
+        (folder / "sub").mkdir(exist_ok=True)
+        new = folder / "sub" / source.name
+        new.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+        files = files_in(folder) | {source.name: new}
+        convert_adapter(files, folder / "lora.gguf", "F32", random_base[0], ignore)
+        written.append((folder / "lora.gguf").read_bytes())
+    assert written == written[:1] * 4
+    assert len(magnitudes) == 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"magnitude_vector": (15,)}, r"lora_magnitude_vector' is BF16 \[15\], expected \[16\]"),
+        ({"magnitude_vector": (16, 1)}, r"is BF16 \[16, 1\], expected \[16\] of F32"),
+        ({"A.weight": None, "B.weight": None}, "only one of two matrices for blk.0.attn_q.weight"),
+        ({"magnitude_vector": None}, "no magnitudes for blk.0.attn_q.weight, which DoRA needs"),
+        ({"magnitude_vector.x": (16,)}, "are for the same matrix"),
+        ({}, "magnitude for row 0 of blk.0.attn_q.weight is 0, which divided by the norm"),
+    ],
+)
+def test_magnitudes_that_do_not_fit_are_refused(
+    folder: Path, base: Path, changed: dict[str, tuple[int, ...] | None], message: str
+) -> None:
+    parts = {"A.weight": (2, 16), "B.weight": (16, 2), "magnitude_vector": (16,), **changed}
+    tensors = {f"{LAYER}.lora_{part}": shape for part, shape in parts.items() if shape}
+    write_adapter(folder, tensors, use_dora=True)
+    refused(folder, base, message)
+
+
+def test_magnitudes_without_dora_are_refused(folder: Path, base: Path) -> None:
+    write_adapter(folder, {**PAIR, f"{LAYER}.lora_magnitude_vector": (16,)})
+    refused(folder, base, "use_dora: false, but the adapter has .*lora_magnitude_vector'")
 
 
 def test_an_adapter_of_pickles_or_without_weights_is_refused(folder: Path, base: Path) -> None:

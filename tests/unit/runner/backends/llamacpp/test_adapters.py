@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -14,15 +15,19 @@ from numpy.typing import NDArray
 
 from kernels.native import library_path
 from runner.backends.backend import HiddenState, LoadedBackend, Row, TargetLogprobs
+from runner.backends.llamacpp.adapters import FixedAdapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.errors import ModelLoadFailed
-from runner.types import Adapters, SamplingParams
-from tests.adapter_files import Sides
+from runner.jobs.llamacpp.evaluation import Measurement
+from runner.jobs.llamacpp.evaluation import open_model as open_measured
+from runner.types import Adapters, EmbeddingForm, LoadPlan, Pooling, SamplingParams
+from tests.adapter_files import Gains, Sides
 from tests.adapter_files import write_adapter as written
 from tests.unit.runner.backends.conftest import SPECIAL, WORDS
 
 RANK, WIDTH, ALPHA = 4, 64, 8.0
 TARGETS = {"blk.0.attn_q.weight": (64, 64), "blk.1.ffn_down.weight": (64, 128)}
+POOLINGS: tuple[Pooling, ...] = ("last", "mean", "last")
 PROMPT = [1, 40, 70, 71, 90, 120]
 
 write_adapter = partial(written, alpha=ALPHA)
@@ -42,14 +47,37 @@ def sides(seed: int = 3) -> Sides:
     }
 
 
-def merge(model: Path, target: Path, of: Sides, scale: float = 1.0) -> Path:
-    """A copy of the model file with the adapter added to its weights."""
+def gains(seed: int = 3) -> Gains:
+    """Of DoRA, for the tensors of sides."""
+    random = np.random.default_rng(seed)
+    return {
+        name: random.standard_normal(rows).astype(np.float32) * np.float32(0.5)
+        for name, (rows, _) in TARGETS.items()
+    }
+
+
+def merge(
+    model: Path,
+    target: Path,
+    of: Sides,
+    scale: float = 1.0,
+    gain: Gains = MappingProxyType({}),
+    base: Path | None = None,
+) -> Path:
+    """A copy of the model file with the adapter added to its weights. base: whose weights gains
+    multiply, None: model."""
+    plain = {
+        tensor.name: np.array(tensor.data) for tensor in gguf.GGUFReader(base or model).tensors
+    }
     target.write_bytes(model.read_bytes())
     reader = gguf.GGUFReader(target, "r+")
     for tensor in reader.tensors:
         if tensor.name in of:
             a, b = of[tensor.name]
             np.add(tensor.data, np.float32(scale * ALPHA / RANK) * (b @ a), out=tensor.data)
+        if tensor.name in gain:
+            added = np.float32(scale) * gain[tensor.name][:, None] * plain[tensor.name]
+            np.add(tensor.data, added, out=tensor.data)
     reader.data.flush()  # type: ignore[attr-defined]
     return target
 
@@ -130,6 +158,89 @@ def test_several_adapters_of_a_row_add_up(
     assert relative_error(found, logits(open_either(path=str(both)))) < 2e-3
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_dora_gives_the_logits_of_merged_weights(
+    tmp_path: Path,
+    model_file: Callable[..., Path],
+    open_model: Callable[..., LoadedBackend],
+    scale: float,
+) -> None:
+    """Alone, and in the same row as others: no adapter multiplies what another has added."""
+    model = open_model(native_kernels=True)
+    one = write_adapter(tmp_path / "one.gguf", sides(), gains=gains())
+    model.backend.load_adapter("one", one)
+    if not model.backend.mixes_adapters:
+        pytest.skip("the kernels were not compiled")
+    model.backend.load_adapter("plain", write_adapter(tmp_path / "plain.gguf", sides(4)))
+    other = write_adapter(tmp_path / "other.gguf", sides(5), gains=gains(5))
+    model.backend.load_adapter("other", other)
+    base = model_file()
+    merged = merge(base, tmp_path / "merged.gguf", sides(), scale, gains())
+    expected = logits(open_model(path=str(merged), native_kernels=True))
+    assert relative_error(logits(model, 0, (("one", scale),)), expected) < 2e-3
+    without = merge(base, tmp_path / "without.gguf", sides(), scale)
+    assert relative_error(logits(open_model(path=str(without))), expected) > 0.05
+    both = merge(merged, tmp_path / "both.gguf", sides(4), 0.5)
+    all_three = merge(both, tmp_path / "three.gguf", sides(5), 0.5, gains(5), base)
+    found = logits(model, 1, (("plain", 0.5), ("other", 0.5), ("one", scale)))
+    expected = logits(open_model(path=str(all_three), native_kernels=True))
+    assert relative_error(found, expected) < 2e-3
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_a_plans_adapters_act_in_vectors_and_however_these_are_pooled(
+    tmp_path: Path, model_file: Callable[..., Path], open_model: OpenModel, dora: bool
+) -> None:
+    if dora and not can_multiply():
+        pytest.skip("the kernels were not compiled")
+    of_rows = gains() if dora else {}
+    path = write_adapter(tmp_path / "adapter.gguf", sides(), gains=of_rows)
+    merged = merge(model_file(pooling=3), tmp_path / "merged.gguf", sides(), 0.5, of_rows)
+    found, expected, plain = (
+        open_model({"pooling": 3}, embedding=True, **given).backend
+        for given in ({"adapters": ((str(path), 0.5),)}, {"path": str(merged)}, {})
+    )
+    for form in map(EmbeddingForm, POOLINGS):
+        vectors = [np.array(each.embed([PROMPT], form)) for each in (found, expected, plain)]
+        assert relative_error(vectors[0], vectors[1]) < 5e-3
+        assert relative_error(vectors[2], vectors[1]) > 0.05
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_a_measured_model_has_its_adapters(
+    tmp_path: Path, model_file: Callable[..., Path], dora: bool
+) -> None:
+    if dora and not can_multiply():
+        pytest.skip("the kernels were not compiled")
+    of_rows = gains() if dora else {}
+    path = write_adapter(tmp_path / "adapter.gguf", sides(), gains=of_rows)
+    base = model_file()
+    merged = merge(base, tmp_path / "merged.gguf", sides(), 0.5, of_rows)
+    found = measured(base, Measurement(64, ((str(path), 0.5),)))
+    expected = measured(merged, Measurement(64))
+    assert relative_error(found, expected) < 2e-3
+    assert relative_error(measured(base, Measurement(64)), expected) > 0.05
+
+
+def measured(path: Path, wanted: Measurement) -> NDArray[np.float32]:
+    """The logits of each token of PROMPT."""
+    with open_measured(path, wanted) as model:
+        (rows,) = (rows.copy() for rows in model.run(np.array(PROMPT, np.int32), 0))
+    return np.asarray(rows)
+
+
+def test_dora_is_refused_where_llama_cpp_computes_alone(
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
+) -> None:
+    path = write_adapter(tmp_path / "dora.gguf", sides(), gains=gains())
+    model = open_model(native_kernels=False)
+    with pytest.raises(ModelLoadFailed, match=r"dora is one of DoRA.*HEARTH_NATIVE_KERNELS"):
+        model.backend.load_adapter("dora", path)
+    plan = LoadPlan("model.gguf", "llamacpp", 64, 64, 1, adapters=((str(path), 1.0),))
+    with pytest.raises(ModelLoadFailed, match=r"dora\.gguf is one of DoRA"):
+        FixedAdapters(plan, None, None, ())
+
+
 def test_rows_of_a_step_have_adapters_of_their_own(
     tmp_path: Path, open_model: Callable[..., LoadedBackend]
 ) -> None:
@@ -144,16 +255,23 @@ def test_rows_of_a_step_have_adapters_of_their_own(
     assert model.backend.mixes_adapters
 
 
+def can_multiply() -> bool:
+    return library_path("llamacpp") is not None
+
+
 def greedy_alone(model: LoadedBackend, at: int, given: Adapters) -> list[int]:
     """Those of the row that stands there, the others' adapters being its own."""
     return greedy(model, [given] * (at + 1))[at]
 
 
 def load_mixed(model: LoadedBackend, folder: Path, seeds: Iterable[int]) -> bool:
-    """Load an adapter for each seed, of other tensors each. False: they do not mix."""
+    """Load an adapter for each seed, of other tensors each, that of 2 of DoRA. False: they do not
+    mix."""
     for seed in seeds:
         some = dict(list(sides(seed).items())[seed % 2 :])
-        model.backend.load_adapter(str(seed), write_adapter(folder / f"{seed}.gguf", some))
+        of_rows = gains(seed) if seed == 2 and can_multiply() else {}
+        path = write_adapter(folder / f"{seed}.gguf", some, gains=of_rows)
+        model.backend.load_adapter(str(seed), path)
     return model.backend.mixes_adapters
 
 

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.native import library_path
+from kernels.native.linear import torch_kernels
+from kernels.native.lora import ACTING, LoraMatrices
 from registry.formats.gguf import read_header
 from runner.backends.backend import LoadedBackend, Row
+from runner.backends.torch.layers.adapted_linear import AdaptedLinear
+from runner.backends.torch.layers.linear import DenseLinear
 from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.loader import build_model
 from runner.backends.torch.loading.source import open_source
@@ -39,6 +44,15 @@ def sides(seed: int = 3, strength: float = 0.15, targets: tuple[str, ...] = TARG
         b = random.standard_normal((rows, RANK)).astype(np.float32) * np.float32(strength)
         found[name] = (a, b)
     return found
+
+
+def gains(seed: int = 3) -> dict[str, np.ndarray]:
+    """Of DoRA, for the targets of sides."""
+    random = np.random.default_rng(seed)
+    return {
+        name: random.standard_normal(len(b)).astype(np.float32) * np.float32(0.3)
+        for name, (_, b) in sides().items()
+    }
 
 
 @pytest.fixture
@@ -74,8 +88,14 @@ def distance(left: dict[int, float], right: dict[int, float]) -> float:
     return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
 
 
+@pytest.mark.parametrize("dora", [False, True])
 @pytest.mark.parametrize("scale", [1.0, -0.5])
-def test_an_adapter_gives_the_answers_that_llama_cpp_gives(adapter: Path, scale: float) -> None:
+def test_an_adapter_gives_the_answers_that_llama_cpp_gives(
+    tmp_path: Path, scale: float, dora: bool
+) -> None:
+    if dora and library_path("llamacpp") is None:
+        pytest.skip("the kernels were not compiled")
+    adapter = write_adapter(tmp_path / "a.gguf", sides(), gains=gains() if dora else {})
     found, wanted = answer("torch", (adapter, scale)), answer("llamacpp", (adapter, scale))
     assert distance(found, wanted) < 0.05
     plain = answer("torch")
@@ -85,7 +105,7 @@ def test_an_adapter_gives_the_answers_that_llama_cpp_gives(adapter: Path, scale:
 def logits(place: WeightPlacement, *given: tuple[str, float]) -> torch.Tensor:
     """Of a map of each kind of ember's first layer, its outputs for a fixed input, in a row."""
     source = open_source(EMBER)
-    adapters = LoraAdapters(source.header, place.dtype, place.device)
+    adapters = LoraAdapters(source.header, place.dtype, place.device, native=place.native)
     with torch.inference_mode():
         layer = build_model(source, place, None, adapters).layers[0]  # type: ignore[union-attr]
         for path, _ in given:
@@ -108,6 +128,62 @@ def test_several_adapters_add_up_on_plain_and_on_packed_weights(
     assert torch.allclose(both, one + other, atol=1e-4)
     assert float(one.norm()) > 0.01
     assert torch.allclose(logits(place, (paths[0], 1.0)) - plain, 2 * one, atol=1e-4)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+def test_dora_multiplies_the_product_of_each_map(
+    tmp_path: Path, packed: bool, native: bool
+) -> None:
+    """Parts of a map without gains, and other adapters, are not multiplied."""
+    place = WeightPlacement(torch.float32, torch.device("cpu"), 64, packed, native=native)
+    some = {name: gain for name, gain in gains().items() if "attn_q" not in name}
+    path = str(write_adapter(tmp_path / "dora.gguf", sides(), gains=some))
+    plain_path = str(write_adapter(tmp_path / "plain.gguf", sides()))
+    other = str(write_adapter(tmp_path / "other.gguf", sides(4)))
+    base, plain, found = (
+        logits(place, *given) for given in ([], [(plain_path, 0.5)], [(path, 0.5)])
+    )
+    source = open_source(EMBER)
+    assert source.header is not None
+    shapes = {tensor.name: tensor.dimensions[-1] for tensor in source.header.tensors}
+    of_maps = [
+        torch.zeros(shapes["blk.0.attn_q.weight"]),
+        halves(some["blk.0.attn_k.weight"], source.header.head_count_kv),
+        torch.zeros(shapes["blk.0.attn_v.weight"] + shapes["blk.0.ffn_gate.weight"]),
+        torch.from_numpy(some["blk.0.ffn_up.weight"]),
+    ]
+    expected = 0.5 * torch.cat(of_maps) * base
+    assert torch.allclose(found - plain, expected, atol=1e-4)
+    assert float(expected.norm()) > 0.1
+    both = logits(place, (other, 1.0), (path, 0.5)) - logits(place, (other, 1.0))
+    assert torch.allclose(both, found - base, atol=1e-4)
+
+
+def halves(rows: np.ndarray, heads: int | None) -> torch.Tensor:
+    """As Hugging Face has them."""
+    assert heads is not None
+    return torch.from_numpy(rows).view(heads, -1, 2).transpose(1, 2).reshape(-1)
+
+
+def test_a_bias_is_not_multiplied() -> None:
+    """By either way of computing."""
+    place, kernels = WeightPlacement(torch.float32, torch.device("cpu"), 64), torch_kernels()
+    weight, bias, gain = torch.randn(6, 4), torch.randn(6), torch.randn(6)
+    x = torch.randn(3, 4)
+    matrices = LoraMatrices(np.ones((1, 4), np.float32), np.zeros((6, 1), np.float32), gain.numpy())
+    for native in (False, True) if kernels is not None else (False,):
+        adapters = LoraAdapters(None, place.dtype, place.device, native=native)
+        linear = adapters.adaptable(DenseLinear(weight, bias), [("a", 6)], 4, bias=bias)
+        assert isinstance(linear, AdaptedLinear)
+        if linear.native is not None:
+            linear.native.put(0, [matrices])
+        else:
+            pair = torch.from_numpy(matrices.a), torch.from_numpy(matrices.b)
+            linear.bank.put(0, pair, gain)
+        adapters.acting.everywhere = [(0, 0.5)]
+        adapters.acting.native = np.array([(-1, 0, 0.5)], ACTING)
+        assert torch.allclose(linear(x), (1 + 0.5 * gain) * (x @ weight.T) + bias, atol=1e-5)
 
 
 def test_adapters_come_and_go_in_a_loaded_model(adapter: Path) -> None:
@@ -134,7 +210,8 @@ def test_rows_of_a_step_have_adapters_of_their_own(tmp_path: Path) -> None:
     loaded = ours.load(ember_plan("torch", context_length=64, pool_tokens=512), lambda _share: None)
     backend = loaded.backend
     for seed in (3, 4):
-        path = write_adapter(tmp_path / f"{seed}.gguf", sides(seed))
+        of_rows = gains(seed) if seed == 4 else {}
+        path = write_adapter(tmp_path / f"{seed}.gguf", sides(seed), gains=of_rows)
         backend.load_adapter(str(seed), path)
     of_rows: list[Adapters] = [(("3", 1.0),), (), (("4", 0.5), ("3", -1.0)), (("4", 1.0),)]
     try:
@@ -184,6 +261,14 @@ def test_an_adapter_of_other_shapes_is_refused_by_name(tmp_path: Path) -> None:
     refused(path, r"model\.layers\.0\.mlp\.down_proj make it .* made for another model")
     path = write_adapter(tmp_path / "rank.gguf", {name: (a[:-1], b)})
     refused(path, r"the matrices for 'blk\.0\.ffn_down\.weight' are")
+
+
+def test_gains_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    name = "blk.0.ffn_down.weight"
+    given, gain = {name: sides()[name]}, gains()[name]
+    for wrong in (gain[1:], np.full_like(gain, np.nan)):
+        path = write_adapter(tmp_path / "wrong.gguf", given, gains={name: wrong})
+        refused(path, rf"lora_gain' is \[{len(wrong)}\], expected {len(gain)} finite numbers")
 
 
 def test_an_adapter_for_what_is_no_linear_map_is_refused(tmp_path: Path) -> None:

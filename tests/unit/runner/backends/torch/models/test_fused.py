@@ -200,7 +200,8 @@ class AdaptedRunning(FusedRunning):
 
 
 def adapted(folder: Path, name: str, dtype: torch.dtype) -> AdaptedRunning:
-    """Adapters 0 and 2 change each matrix of the first layer, but 2 only the first of a map."""
+    """Adapters 0 and 2 change each matrix of the first layer, but 2 only the first of a map, and
+    that with gains."""
     found = AdaptedRunning(write_checkpoint(folder, name), dtype)
     place = WeightPlacement(dtype, torch.device("cpu"), POSITIONS)
     adapters = LoraAdapters(None, dtype, place.device, narrow=dtype != torch.float32)
@@ -218,6 +219,9 @@ def adapted(folder: Path, name: str, dtype: torch.dtype) -> AdaptedRunning:
                 LoraMatrices(
                     random.standard_normal((rank, one.inputs), np.float32) * np.float32(0.1),
                     random.standard_normal((outputs, rank), np.float32),
+                    random.standard_normal(outputs, np.float32) * np.float32(0.3)
+                    if number
+                    else None,
                 )
                 for _, outputs in one.parts
             ]
