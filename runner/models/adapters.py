@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from registry.bundle import BundleFile
 from runner.errors import CapacityError, HearthError, InsufficientMemory, StorageFailed
@@ -138,12 +139,21 @@ async def _send(worker: Worker, file: BundleFile) -> None:
     """The worker reads no file that was not there when it began: it gets the bytes."""
     await worker.call("adapter", action="begin", size=file.size_bytes)
     try:
-        with await asyncio.to_thread(file.path.open, "rb") as opened:
-            while data := await asyncio.to_thread(opened.read, PIECE_BYTES):
-                await worker.call("adapter", action="write", data=bytes_to_json(data))
+        sent = 0
+        while data := await asyncio.to_thread(_piece, file.path, sent):
+            await worker.call("adapter", action="write", data=bytes_to_json(data))
+            sent += len(data)
         await worker.call("adapter", action="load", name=file.path.name)
     except OSError as error:
         raise StorageFailed(f"the adapter {file.path.name} cannot be read: {error}") from error
     finally:
         with suppress(HearthError):
             await worker.call("adapter", action="drop")
+
+
+def _piece(path: Path, first: int) -> bytes:
+    """What is there from this byte on. Opened each time: a caller that is cancelled would leave a
+    file open that a thread has opened for it."""
+    with path.open("rb") as opened:
+        opened.seek(first)
+        return opened.read(PIECE_BYTES)
