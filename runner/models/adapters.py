@@ -90,7 +90,7 @@ class LoadedAdapters:
 
     async def _load(self, worker: Worker, files: Sequence[BundleFile]) -> None:
         """Load those that are missing, in place of others where they must."""
-        sizes = {file.path.name: WEIGHT_BYTES * file.header.parameter_count for file in files}
+        sizes = {file.path.name: _size_bytes(file) for file in files}
         if (wanted := sum(sizes.values())) > self._limit_bytes:
             raise InsufficientMemory(
                 f"the model's adapters take {gib(wanted)}, and all of a model may take"
@@ -133,6 +133,11 @@ class LoadedAdapters:
     async def _unload(self, worker: Worker, name: str) -> None:
         del self._loaded[name]
         await worker.call("adapter", action="unload", name=name)
+
+
+def _size_bytes(file: BundleFile) -> int:
+    """In memory, at most; whatever number of weights the header says."""
+    return WEIGHT_BYTES * sum(tensor.elements for tensor in file.header.tensors)
 
 
 async def _send(worker: Worker, file: BundleFile) -> None:

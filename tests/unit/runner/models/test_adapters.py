@@ -11,10 +11,11 @@ import pytest
 
 from registry.bundle import BundleFile
 from registry.formats.gguf import read_header
+from registry.formats.gguf.header import CHECKPOINT
 from runner.errors import CapacityError, InsufficientMemory, ModelLoadFailed
 from runner.models.adapters import WEIGHT_BYTES, LoadedAdapters
 from runner.settings import Settings
-from tests.gguf_files import Tensor, gguf_file, text
+from tests.gguf_files import Tensor, gguf_file, text, u32
 
 SIZE = WEIGHT_BYTES * 2 * 64 * 8
 
@@ -120,6 +121,32 @@ def test_more_than_the_memory_for_all_is_refused(files: list[BundleFile]) -> Non
         with pytest.raises(InsufficientMemory, match="HEARTH_ADAPTER_MEMORY"):
             async with loaded(1).using(FakeWorker(), files[:2]):  # type: ignore[arg-type]
                 raise AssertionError
+
+    asyncio.run(run())
+
+
+def test_all_tensors_count_whatever_the_file_says(tmp_path: Path) -> None:
+    """Those of DoRA too."""
+    keys = {
+        "general.type": text("adapter"),
+        "general.architecture": text("llama"),
+        CHECKPOINT.config: text("{}"),
+        CHECKPOINT.parameters: u32(1),
+    }
+    tensors = [
+        Tensor("blk.0.attn_q.weight.lora_a", (64, 8)),
+        Tensor("blk.0.attn_q.weight.lora_b", (8, 64)),
+        Tensor("blk.0.attn_q.weight.lora_gain", (64,)),
+    ]
+    (tmp_path / "a").write_bytes(gguf_file(keys, tensors))
+    header = read_header(tmp_path / "a")
+    assert header.parameter_count == 1
+    file = BundleFile(tmp_path / "a", header.file_size_bytes, header)
+
+    async def run() -> None:
+        adapters = loaded(2)
+        async with adapters.using(FakeWorker(), [file]):  # type: ignore[arg-type]
+            assert adapters.size_bytes == SIZE + WEIGHT_BYTES * 64
 
     asyncio.run(run())
 
