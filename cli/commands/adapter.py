@@ -18,12 +18,10 @@ _DEFAULT_TAG = "latest"
 
 _ModelArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="[MODEL]", autocompletion=installed_models, help="The model that it is for"
-    ),
+    typer.Argument(metavar="[MODEL]", autocompletion=installed_models, help="The model to adapt"),
 ]
 _ScaleOption = Annotated[
-    float | None, typer.Option(metavar="FACTOR", help="How strongly it acts; 1 by default")
+    float | None, typer.Option(metavar="FACTOR", help="Strength of the adapter; 1 by default")
 ]
 
 
@@ -33,10 +31,10 @@ def command(
         typer.Argument(metavar="[add|list|remove]", help="What to do"),
     ] = "list",
     model: _ModelArgument = "",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The adapter's name")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the adapter")] = "",
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A GGUF file, or the folder that PEFT has written"),
+        typer.Argument(metavar="[PATH]", help="A GGUF file or a PEFT folder"),
     ] = None,
     scale: _ScaleOption = None,
     copy: Annotated[
@@ -46,9 +44,9 @@ def command(
 ) -> None:
     """Add, list and remove LoRA adapters of a model.
 
-    An adapter is a model of its own, which has the weights of MODEL and is named after it: poet of
-    ember is ember:poet, and of ember:q4 it is ember:q4-poet. A NAME with a colon is taken as it is.
-    All of them and MODEL are served by one worker, side by side.
+    An adapter becomes a model with its own name: poet of ember is ember:poet, and poet of ember:q4
+    is ember:q4-poet. A NAME with a colon is used as it is. One worker serves MODEL and all of its
+    adapters.
     """
     from cli.connection import connect
 

@@ -20,14 +20,18 @@ def command(
     ] = "list",
     model: Annotated[
         str,
-        typer.Argument(metavar="[MODEL]", autocompletion=installed_models, help="Of this one only"),
+        typer.Argument(
+            metavar="[MODEL]",
+            autocompletion=installed_models,
+            help="With clear: only prompts of this model",
+        ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """List and remove saved prompts.
 
-    What models have computed of long prompts is kept on the disk, so that a conversation goes on
-    without computing them again. HEARTH_CACHE_SIZE limits it, and 0 switches it off.
+    Computed prompts are saved to the disk, so that a conversation can continue without computing
+    them again. HEARTH_CACHE_SIZE limits their size; 0 switches this off.
     """
     from cli.connection import connect
     from cli.render import ago, print_json, print_table, size

@@ -29,11 +29,11 @@ def command(
 ) -> None:
     """Check a Modelfile without building it.
 
-    Finds all that create would refuse: syntax, parameters and their values, templates, and files
-    that are missing. What the files contain is not checked. No daemon is needed; one that runs is
-    asked whether it has the model that FROM names.
+    Finds everything that create would refuse: syntax, parameters and their values, templates, and
+    missing files. The content of files is not checked. No daemon is needed; if one is running, it
+    is asked whether the model in FROM is installed.
 
-    Exit code 1: there are errors. What create would ignore or pull is a note.
+    The exit code is 1 if there are errors. What create would ignore or pull is only a note.
     """
     from cli.create_request import read_bytes
     from modelfile.ast import Modelfile

@@ -35,10 +35,10 @@ _ModelArgument = Annotated[
     typer.Argument(
         metavar="[MODEL|FILE]",
         autocompletion=installed_models,
-        help="Of deploy, scale and undeploy; of apply a cluster.yaml",
+        help="deploy, scale, undeploy: a model; apply: a cluster.yaml",
     ),
 ]
-_HeadOption = Annotated[bool, typer.Option("--head", help="start: a new cluster")]
+_HeadOption = Annotated[bool, typer.Option("--head", help="start: begin a new cluster")]
 _AddressOption = Annotated[
     str | None, typer.Option("--address", metavar="HOST:PORT", help="start: join this head")
 ]
@@ -46,23 +46,28 @@ _IpOption = Annotated[
     str | None, typer.Option("--ip", help="start: address of this machine in the cluster")
 ]
 _PortOption = Annotated[
-    int | None, typer.Option("--port", help="start --head: its port; 6379 by default")
+    int | None, typer.Option("--port", help="start --head: port of the head; 6379 by default")
 ]
 _ReplicasOption = Annotated[
-    str | None, typer.Option("--replicas", metavar="N|MIN..MAX", help="deploy, scale: how many")
+    str | None,
+    typer.Option("--replicas", metavar="N|MIN..MAX", help="deploy, scale: number of replicas"),
 ]
 _CpusOption = Annotated[
-    int | None, typer.Option("--cpus", help="Cores of each replica; start: of this machine")
+    int | None, typer.Option("--cpus", help="Cores of each replica; start: cores of this machine")
 ]
 _GpusOption = Annotated[
     float | None,
-    typer.Option("--gpus", help="GPUs of each replica, or a share of one; start: of this machine"),
+    typer.Option(
+        "--gpus",
+        help="GPUs of each replica, or a fraction of one; start: GPUs of this machine",
+    ),
 ]
 _ContextLengthOption = Annotated[
-    int | None, typer.Option("--context-length", help="deploy: tokens of a sequence")
+    int | None, typer.Option("--context-length", help="deploy: context length in tokens")
 ]
 _SharedOption = Annotated[
-    bool, typer.Option("--shared", help="deploy: all nodes see the folder of the models")
+    bool,
+    typer.Option("--shared", help="deploy: all nodes have the models folder at the same path"),
 ]
 _JsonOption = Annotated[bool, typer.Option("--json", help="status: print JSON")]
 
@@ -83,8 +88,8 @@ def command(
 ) -> None:
     """Run models on several machines.
 
-    hearth cluster start --head on one machine, start --address HEAD:6379 on the others, then deploy
-    a model: the daemon of the head answers its requests by the replicas.
+    Run hearth cluster start --head on one machine and start --address HEAD:6379 on the others, then
+    deploy a model. The head's daemon passes requests on to the replicas.
     """
     given = {"--head": head, "--address": address, "--ip": ip, "--port": port,
              "--replicas": replicas, "--cpus": cpus, "--gpus": gpus,
@@ -106,9 +111,9 @@ def _check(action: str, model: str, given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in _OPTIONS[action]:
             takers = ", ".join(each for each, names in _OPTIONS.items() if name in names)
-            raise CliError(f"hearth cluster {action} takes no {name}, which is for {takers}", USAGE)
+            raise CliError(f"hearth cluster {action} takes no {name}; it is for {takers}", USAGE)
     if model and action in _WITHOUT_MODEL:
-        raise CliError(f"hearth cluster {action} takes no model, and {model!r} is given", USAGE)
+        raise CliError(f"hearth cluster {action} takes no model (got {model!r})", USAGE)
     if not model and action not in _WITHOUT_MODEL:
         what = "the path of a cluster.yaml" if action == "apply" else "a model"
         raise CliError(f"hearth cluster {action} needs {what}", USAGE)
@@ -116,15 +121,15 @@ def _check(action: str, model: str, given: Mapping[str, Any]) -> None:
 
 def _start(given: Mapping[str, Any]) -> None:
     if ("--head" in given) == ("--address" in given):
-        raise CliError("hearth cluster start takes --head or --address HOST:PORT", USAGE)
+        raise CliError("hearth cluster start needs --head or --address HOST:PORT", USAGE)
     if "--port" in given and "--head" not in given:
-        raise CliError("--port is of start --head; the head's port stands in --address", USAGE)
+        raise CliError("--port needs --head; give the head's port in --address", USAGE)
     arguments: list[str] = []
     for name, value in given.items():
         if isinstance(value, float):
             if not value.is_integer():
                 raise CliError(
-                    f"--gpus {value:g}: a machine has whole GPUs; shares of one are for deploy",
+                    f"--gpus {value:g}: use a whole number; fractions are for deploy",
                     USAGE,
                 )
             value = int(value)

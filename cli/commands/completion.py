@@ -1,4 +1,4 @@
-"""hearth completion: Let the shell complete commands and the names of models."""
+"""hearth completion: Complete commands and the names of models in the shell."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _SCRIPTS = Path(__file__).parents[1] / "shells"
 def command(
     shell: Annotated[
         Literal["bash", "zsh", "fish"] | None,
-        typer.Argument(metavar="[bash|zsh|fish]", help="The shell; by default that of $SHELL"),
+        typer.Argument(metavar="[bash|zsh|fish]", help="The shell; $SHELL by default"),
     ] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Write it to where the shell looks for it")
+        bool, typer.Option("--install", help="Install it where the shell looks for it")
     ] = False,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Write it for each shell that has a folder for it")
+        bool,
+        typer.Option("--everywhere", help="Install it for each shell that has a folder for it"),
     ] = False,
 ) -> None:
-    """Let the shell complete commands, options, and the names of models, keys and parameters.
+    """Complete commands, options, and the names of models, keys and parameters in the shell.
 
-    Without an option the script is printed, for a line in a shell's own file:
+    Without an option the script is printed, for use in a shell's startup file:
     source <(hearth completion bash)
     """
     if everywhere:

@@ -38,7 +38,7 @@ _SparsifyOption = Annotated[
     str | None,
     typer.Option(
         metavar="2:4",
-        help="Keep two of each four weights: the largest, or by --calibration those that matter",
+        help="Keep two of each four weights: the largest, or with --calibration the most important",
     ),
 ]
 _DraftQuantizeOption = Annotated[
@@ -52,7 +52,7 @@ _DraftQuantizeOption = Annotated[
 _ImatrixOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Importance matrix for the quantization, as llama.cpp writes it"
+        metavar="FILE", help="Importance matrix for the quantization, in llama.cpp's format"
     ),
 ]
 _CalibrateOption = Annotated[
@@ -61,7 +61,7 @@ _CalibrateOption = Annotated[
         "--calibrate",
         "--calibration",
         metavar="FILE",
-        help="Quantize by this text: GPTQ-INT4, AWQ-INT4, or the importance matrix of others",
+        help="Calibrate the quantization on this text (GPTQ, AWQ, or an importance matrix)",
     ),
 ]
 _EvalOption = Annotated[
@@ -69,7 +69,7 @@ _EvalOption = Annotated[
     typer.Option(
         "--eval",
         metavar="FILE",
-        help="Measure the perplexity on this text before and after, which hearth show tells",
+        help="Measure the perplexity on this text before and after; hearth show prints it",
     ),
 ]
 _TensorTypeOption = Annotated[
@@ -101,10 +101,10 @@ def command(
     """Create a model from a Modelfile.
 
     FROM names a model (pulled if it is not installed), a GGUF file, the first part of a split GGUF
-    file, or a folder of safetensors; a second FROM names the GGUF file of the multimodal projector
-    (mmproj). ADAPTER names a GGUF file or a PEFT folder, DRAFT a small model for speculative
-    decoding, as FROM does. Paths are relative to the Modelfile. Without a Modelfile, the model in
-    the current folder is used.
+    file, or a safetensors folder; a second FROM names the GGUF file of the multimodal projector
+    (mmproj). ADAPTER names a GGUF file or a PEFT folder. DRAFT names a small model for speculative
+    decoding in the same way as FROM. Paths are relative to the Modelfile. Without a Modelfile, the
+    model in the current folder is used.
 
     Files are cloned into the store if the file system supports it, otherwise hard-linked if only
     you can write to them, otherwise copied. Never modify a linked file in place; write a new one or

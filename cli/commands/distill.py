@@ -1,4 +1,4 @@
-"""hearth distill: Train a small student of an installed model."""
+"""hearth distill: Train a small model to imitate an installed one."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ _TeacherArgument = Annotated[
 ]
 _StudentOption = Annotated[
     Path,
-    typer.Option(metavar="CONFIG", help="JSON with the sizes of the student, as config.json"),
+    typer.Option(metavar="CONFIG", help="JSON file with the student's sizes, as in config.json"),
 ]
 _TextOption = Annotated[Path, typer.Option(metavar="FILE", help="Text to learn from")]
 _NameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of the student; TEACHER-student by default")
+    str | None,
+    typer.Option(metavar="NAME", help="Name of the student; TEACHER-student by default"),
 ]
-_SeparatorOption = Annotated[
-    str, typer.Option(metavar="TEXT", help="What stands between documents")
-]
+_SeparatorOption = Annotated[str, typer.Option(metavar="TEXT", help="Separator between documents")]
 _AnswerOption = Annotated[
     tuple[str, str] | None,
-    typer.Option(
-        metavar="BEFORE AFTER", help="Learn only what stands between these, AFTER included"
-    ),
+    typer.Option(metavar="BEFORE AFTER", help="Learn only the text between these, including AFTER"),
 ]
 _ContextOption = Annotated[
-    int | None, typer.Option(metavar="N", help="Tokens of a document; longer ones are cut")
+    int | None, typer.Option(metavar="N", help="Maximum tokens of a document; the rest is cut")
 ]
-_EpochsOption = Annotated[float, typer.Option(metavar="N", help="How often the text is read")]
+_EpochsOption = Annotated[float, typer.Option(metavar="N", help="Passes over the text")]
 _StepsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="Steps of training, instead of --epochs")
+    int | None, typer.Option(metavar="N", help="Number of training steps, instead of --epochs")
 ]
-_SeedOption = Annotated[int, typer.Option(metavar="N", help="Of the order and first weights")]
-_ThreadsOption = Annotated[int | None, typer.Option(metavar="N", help="All cores by default")]
+_SeedOption = Annotated[
+    int, typer.Option(metavar="N", help="Seed for the order of documents and the first weights")
+]
+_ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="CPU threads; all cores by default")
+]
 _PlotOption = Annotated[
     Path | None, typer.Option(metavar="FILE.svg", help="Write a plot of the loss")
 ]
@@ -64,14 +65,14 @@ def command(
     plot: _PlotOption = None,
     as_json: _JsonOption = False,
 ) -> None:
-    """Train a small student of an installed model.
+    """Train a small model to imitate an installed one.
 
-    The student learns the probabilities that the teacher gives its likeliest next tokens in the
-    text. CONFIG has hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
-    intermediate_size and the like; what it leaves out is as in the teacher. A student as wide as a
-    teacher of the architecture llama begins with layers of it.
+    The student learns the probabilities of the teacher's most likely next tokens in the text.
+    CONFIG has hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
+    intermediate_size and the like; missing sizes are the teacher's. If the teacher is a Llama and
+    the student has the same width, the student begins with layers of the teacher.
 
-    An interrupted training goes on with the same command. Needs PyTorch.
+    The same command resumes an interrupted training. Needs PyTorch.
     """
     from cli.connection import connect
     from cli.progress import follow, style_for

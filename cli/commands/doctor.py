@@ -1,4 +1,4 @@
-"""hearth doctor: Find out what is wrong, and what mends it."""
+"""hearth doctor: Find problems and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def command(
     network: Annotated[
-        bool, typer.Option("--network", help="Try proxies and registries too")
+        bool, typer.Option("--network", help="Also try proxies and registries")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     bundle: Annotated[
@@ -24,14 +24,14 @@ def command(
         typer.Option(
             "--bundle",
             metavar="FILE",
-            help="Also write a .tar.gz for a report, without prompts and keys; it names the models",
+            help="Also write a .tar.gz for a bug report; it has model names, no prompts or keys",
         ),
     ] = None,
 ) -> None:
-    """Find out what is wrong, and what mends it. Changes nothing and starts no daemon.
+    """Find problems and the commands that fix them. Changes nothing and starts no daemon.
 
-    Each line says ok, warning or problem, and below it the command that mends it. The exit code is
-    1 if there is a problem.
+    Each line says ok, warning or problem; the command that fixes it is on the line below. The exit
+    code is 1 if there is a problem.
     """
     from cli.doctor.bundle import vars_of, write_bundle
     from cli.doctor.examination import examine, usable_settings
@@ -49,8 +49,8 @@ def command(
         try:
             names = write_bundle(bundle, findings, settings)
         except FileExistsError:
-            raise CliError(f"{bundle} is there already: give another name") from None
-        status(f"wrote {bundle} ({', '.join(names)}); look into it before you send it")
+            raise CliError(f"{bundle} already exists: choose another name") from None
+        status(f"wrote {bundle} ({', '.join(names)}); check it before you send it")
     if counts["problem"]:
         raise typer.Exit(ERROR)
 

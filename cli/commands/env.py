@@ -16,7 +16,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     explained: Annotated[
         bool,
-        typer.Option("--explain", help="Say where each value comes from, and what it overrides"),
+        typer.Option("--explain", help="Show where each value comes from and what it overrides"),
     ] = False,
 ) -> None:
     """Print the settings and the URLs for other programs. Does not start the daemon.

@@ -26,8 +26,8 @@ def command(
 ) -> None:
     """Measure the perplexity of models on a text.
 
-    Lower is better. RATIO compares each model with the first. After an interruption the same
-    command goes on where it was."""
+    Lower is better. RATIO compares each model with the first. The same command resumes an
+    interrupted run."""
     from cli.connection import connect
     from cli.eval_state import EvalState
     from cli.render import print_json

@@ -1,4 +1,4 @@
-"""hearth logs: Show the log of the daemon."""
+"""hearth logs: Show the daemon's log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 def command(
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C")
+        bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C")
     ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many lines at most")
+        int, typer.Option("--lines", "-n", metavar="N", min=0, help="Maximum number of lines")
     ] = 100,
 ) -> None:
-    """Show the log of the daemon: the one in the background, or the service.
+    """Show the log of the daemon in the background, or of the service.
 
-    The log is there when the daemon is not. HEARTH_LOG_LEVEL=debug logs each request.
+    The log is also available when the daemon is not running. HEARTH_LOG_LEVEL=debug logs each
+    request.
     """
     from runner.programs import become
     from runner.settings import load

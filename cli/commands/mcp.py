@@ -1,4 +1,4 @@
-"""hearth mcp: List MCP servers and their tools, or be one."""
+"""hearth mcp: List MCP servers and their tools, or run one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """List MCP servers and their tools, or be one.
+    """List MCP servers and their tools, or run one.
 
-    The servers are those of mcp.json in hearth's configuration folder, in the form that other
-    programs' files have: {"mcpServers": {"NAME": {"command": "...", "args": []}}}. `hearth run
-    MODEL --mcp NAME` lets a model call their tools.
+    The servers are defined in mcp.json in hearth's configuration folder, in the format that other
+    programs use: {"mcpServers": {"NAME": {"command": "...", "args": []}}}. `hearth run MODEL --mcp
+    NAME` lets a model call their tools.
 
-    serve speaks the protocol over stdin and stdout: programs that start `hearth mcp serve` can
-    list models, have one answer, and get vectors.
+    serve is an MCP server over stdin and stdout: programs that start `hearth mcp serve` can list
+    models, generate answers and get embeddings.
     """
     from cli.connection import connect
 

@@ -1,4 +1,4 @@
-"""hearth open: Open hearth's page, in a window of its own."""
+"""hearth open: Open hearth's web page in its own window."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 def command(
     tab: Annotated[
-        bool, typer.Option("--tab", help="In the default browser instead of its own window")
+        bool, typer.Option("--tab", help="Use the default browser instead of a separate window")
     ] = False,
 ) -> None:
-    """Open hearth's page, and start the daemon if it does not run.
+    """Open hearth's web page; start the daemon if it is not running.
 
-    The window needs Chromium, Chrome, Edge, Brave or Vivaldi; without them, and where BROWSER is
-    set, the page opens in the default browser.
+    The window needs Chromium, Chrome, Edge, Brave or Vivaldi. Without them, or if BROWSER is set,
+    the page opens in the default browser.
     """
     from cli.browser import show
     from cli.connection import connect

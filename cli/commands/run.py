@@ -35,14 +35,14 @@ _ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         autocompletion=installed_models,
-        help="Name of a model, which is pulled if it is not installed, or path of a GGUF file or a "
-        "folder of safetensors",
+        help="Name of a model (pulled if it is not installed), or path of a GGUF file or a "
+        "safetensors folder",
     ),
 ]
 _PromptArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PROMPT]...", help='Without a prompt, a chat starts; "" only loads the model'
+        metavar="[PROMPT]...", help='Without a prompt, a chat begins; "" only loads the model'
     ),
 ]
 _ParameterOption = Annotated[
@@ -52,7 +52,7 @@ _ParameterOption = Annotated[
         "-p",
         metavar="NAME=VALUE",
         autocompletion=assignments,
-        help="Parameter such as temperature=0.2; may be repeated",
+        help="Set a parameter, such as temperature=0.2; may be repeated",
     ),
 ]
 _SeedOption = Annotated[
@@ -61,18 +61,18 @@ _SeedOption = Annotated[
 ]
 _TemperatureOption = Annotated[
     str | None,
-    typer.Option(metavar="X", help="Same as -p temperature=X: 0 always takes the likeliest token"),
+    typer.Option(metavar="X", help="Same as -p temperature=X: 0 always takes the top token"),
 ]
 _DevicesOption = Annotated[
     str | None,
-    typer.Option(metavar="N,N", help="Same as -p devices=N for each: the GPUs of a split model"),
+    typer.Option(metavar="N,N", help="Same as -p devices=N for each: GPUs for a split model"),
 ]
 _RawOption = Annotated[
     bool,
-    typer.Option("--raw", help="Give the prompt to the model as it is, without a chat template"),
+    typer.Option("--raw", help="Send the prompt as it is, without a chat template"),
 ]
 _JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the whole answer, counts and durations as JSON")
+    bool, typer.Option("--json", help="Print the answer, token counts and durations as JSON")
 ]
 _FormatOption = Annotated[
     str | None,
@@ -82,7 +82,7 @@ _QuantizeOption = Annotated[
     str | None,
     typer.Option(
         metavar="TYPE",
-        help="Same as -p quantize=TYPE: int8, int4 or fp8, for a model of floats, while it loads",
+        help="Same as -p quantize=TYPE: quantize float weights to int8, int4 or fp8 while loading",
     ),
 ]
 _KeepaliveOption = Annotated[
@@ -90,7 +90,8 @@ _KeepaliveOption = Annotated[
     typer.Option(metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"),
 ]
 _ThinkOption = Annotated[
-    str | None, typer.Option(metavar="LEVEL", help="true, false, low, medium, high or max")
+    str | None,
+    typer.Option(metavar="LEVEL", help="Reasoning: true, false, low, medium, high or max"),
 ]
 _HidethinkingOption = Annotated[
     bool, typer.Option("--hidethinking", help="Do not show the reasoning")
@@ -101,7 +102,7 @@ _McpOption = Annotated[
     typer.Option(
         "--mcp",
         metavar="NAME",
-        help="Let the model call the tools of this MCP server, of `hearth mcp`; may be repeated",
+        help="Let the model call this MCP server's tools (see `hearth mcp`); may be repeated",
     ),
 ]
 _NowordwrapOption = Annotated[bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")]
@@ -132,8 +133,8 @@ def command(
 
     Image files named in the prompt are sent to the model: hearth run MODEL "what is in ./cat.png?"
 
-    An embedding model prints the vector of the prompt. An answer that a limit has cut which nobody
-    set ends with exit code 4.
+    An embedding model prints the vector of the prompt. Exit code 4 means that the answer was cut
+    off by a limit that you did not set, such as a full context.
     """
     from cli.connection import connect
     from cli.local_models import is_path, model_of_path
@@ -144,7 +145,7 @@ def command(
 
     _check_duration(keepalive)
     if raw and (system or mcp):
-        raise CliError("--raw gives the model the prompt alone; leave out --system, --mcp", USAGE)
+        raise CliError("--raw sends only the prompt; leave out --system and --mcp", USAGE)
     sugar = (("seed", seed), ("temperature", temperature), ("quantize", quantize))
     named = [f"{name}={value}" for name, value in sugar if value is not None]
     named += [f"devices={number}" for number in (devices.split(",") if devices else ())]

@@ -18,23 +18,21 @@ _PLAYERS = (("paplay",), ("aplay", "-q"), ("afplay",))
 
 
 def command(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads stdin")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to speak; - reads stdin")],
     model: SpeechModel = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help=f"File to write: {', '.join(_FORMATS)}"
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help=f"Write a file: {', '.join(_FORMATS)}"),
     ] = None,
     voice: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Speaker of a model that has several")
+        str | None, typer.Option(metavar="NAME", help="Speaker, if the model has several")
     ] = None,
-    speed: Annotated[float, typer.Option(metavar="N", help="From 0.25 to 4")] = 1.0,
+    speed: Annotated[float, typer.Option(metavar="N", help="Speed, from 0.25 to 4")] = 1.0,
 ) -> None:
     """Speak a text, or write the sound to a file.
 
-    Without --output it is played by paplay, aplay or afplay. Without --model, the only Piper voice
-    installed is used."""
+    Without --output it is played with paplay, aplay or afplay. --model is needed only if several
+    Piper voices are installed."""
     from cli.connection import connect
 
     kind = "wav" if output is None else output.suffix.removeprefix(".").lower()

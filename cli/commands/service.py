@@ -1,4 +1,4 @@
-"""hearth service: Have the system start the daemon, and put it on the desktop."""
+"""hearth service: Start the daemon automatically and add hearth to the desktop."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ def command(
     ] = "status",
     tray: Annotated[
         bool,
-        typer.Option(
-            "--tray", help="With install: show hearth in the tray after login, see hearth tray"
-        ),
+        typer.Option("--tray", help="With install: also start hearth tray at login"),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Start the daemon with the first request after login, by systemd, or at login, by launchd or
-    Task Scheduler; restart it when it crashes; and on Linux put hearth's page among the
-    applications.
+    """Start the daemon automatically and add hearth to the desktop.
+
+    systemd starts it with the first request after login; launchd and Task Scheduler start it at
+    login. They restart it when it crashes. On Linux, hearth's page is added to the applications.
 
     The service gets the settings of the current shell, except the API key; run install again after
-    changing one. print shows the service files without installing them.
+    changing a setting. print shows the service files without installing them.
     """
     from cli.render import print_json
     from cli.service.choice import find_manager
@@ -40,7 +39,7 @@ def command(
 
     settings, manager = load(), find_manager()
     if tray and action != "install":
-        raise CliError("--tray belongs to install", USAGE)
+        raise CliError("--tray is only for hearth service install", USAGE)
     if action == "print":
         print(manager.describe(_service(settings)), end="")
         return

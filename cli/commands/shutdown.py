@@ -1,4 +1,4 @@
-"""hearth shutdown: End the daemon, once its answers are complete."""
+"""hearth shutdown: Stop the daemon once its answers are complete."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from cli.terminal import status
 
 
 def command() -> None:
-    """End the daemon, and wait until it is gone.
+    """Stop the daemon and wait until it has ended.
 
-    It takes no more requests; answers in progress have the time of HEARTH_DRAIN_TIMEOUT. Only the
-    user who has started a daemon can end it, on the same machine.
+    It takes no more requests; answers in progress have HEARTH_DRAIN_TIMEOUT to finish. Only the
+    user who started a daemon can stop it, and only on the same machine.
     """
     from cli.connection import new_client
     from cli.daemon import end_daemon, running

@@ -1,4 +1,4 @@
-"""hearth status: Show whether the daemon is running, and what it holds."""
+"""hearth status: Show whether the daemon is running and which models are loaded."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Ask only whether it takes requests, for health checks")
+        bool, typer.Option("--ready", help="Only check whether it takes requests (health checks)")
     ] = False,
 ) -> None:
-    """Show whether the daemon is running, and what it holds. Does not start it.
+    """Show whether the daemon is running and which models are loaded. Does not start it.
 
-    Exit code 0: it is running, or with --ready it takes requests; 3: not.
+    The exit code is 0 if it is running (with --ready: if it takes requests), otherwise 3.
     """
     from cli.connection import new_client
     from cli.daemon import running

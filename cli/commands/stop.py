@@ -1,4 +1,4 @@
-"""hearth stop: Unload a model from memory, or end the daemon."""
+"""hearth stop: Unload a model from memory, or stop the daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def command(
     ] = "",
     every: Annotated[bool, typer.Option("--all", help="Unload every model")] = False,
     daemon: Annotated[
-        bool, typer.Option("--daemon", help="End the daemon, as hearth shutdown does")
+        bool, typer.Option("--daemon", help="Stop the daemon, like hearth shutdown")
     ] = False,
 ) -> None:
     """Unload a model from memory. It stays installed."""

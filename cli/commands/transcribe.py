@@ -1,4 +1,4 @@
-"""hearth transcribe: Write down what is said in a recording."""
+"""hearth transcribe: Transcribe a recording."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def command(
         str | None, typer.Option(metavar="CODE", help="Language spoken, such as en")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Text before, or names that occur")
+        str | None, typer.Option(metavar="TEXT", help="Preceding text, or names that occur")
     ] = None,
-    translate: Annotated[bool, typer.Option("--translate", help="Write it in English")] = False,
+    translate: Annotated[bool, typer.Option("--translate", help="Translate to English")] = False,
 ) -> None:
-    """Write down what is said in a recording.
+    """Transcribe a recording.
 
-    The text is printed as it is heard. Without --model, the only Whisper model installed is
-    used."""
+    The text is printed as it is recognized. --model is needed only if several Whisper models are
+    installed."""
     from cli.connection import connect
     from cli.sources import require_file
 

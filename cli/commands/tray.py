@@ -1,4 +1,4 @@
-"""hearth tray: Show hearth in the tray of the desktop."""
+"""hearth tray: Show an icon in the desktop's tray."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from cli.errors import CliError
 
 
 def command() -> None:
-    """Show hearth in the tray of the desktop: the models in memory, open the page, unload, stop.
+    """Show an icon in the desktop's tray. Its menu lists the models in memory, unloads them, opens
+    the page and stops hearth.
 
-    Goes on until the session ends or Quit tray is chosen, and starts no daemon unless the page is
-    opened. hearth service install --tray has it started after login. Needs Linux and the extra
-    desktop.
+    Runs until the session ends or you choose Quit tray. Starts the daemon only if you open the
+    page. hearth service install --tray starts it at login. Needs Linux and the extra desktop.
     """
     import asyncio
     from functools import partial

@@ -1,4 +1,4 @@
-"""hearth watermark: Tell whether a text carries a model's watermark."""
+"""hearth watermark: Check whether a text has a model's watermark."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Tell whether a text carries a model's watermark.
+    """Check whether a text has a model's watermark.
 
-    Answers have one where watermark is set, in a request or in the model's Modelfile. Some 200
-    tokens are enough, fewer where the text was not sampled from few choices.
+    Answers have one if watermark is set in the request or in the model's Modelfile. About 200
+    tokens are enough; fewer if the model had many choices.
     """
     from cli.connection import connect
     from cli.render import print_json

@@ -25,7 +25,8 @@ complete commands, options, and the names of models, keys, parameters and types.
 | 0 | success |
 | 1 | an error |
 | 2 | wrong usage |
-| 3 | the model was not found; of `status`: no daemon is running |
+| 3 | the model was not found; for `status`: no daemon is running |
+| 4 | for `run`: the answer was cut off by a limit that you did not set |
 | 130 | stopped by Ctrl-C |
 """
 

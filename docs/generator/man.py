@@ -21,8 +21,8 @@ _DAEMON = (
     "progress and errors to stderr."
 )
 _EXIT = (
-    "0 success; 1 an error; 2 wrong usage; 3 the model was not found, or, of status, no daemon is "
-    "running; 4 an answer was cut by a limit that nobody set; 130 stopped by Ctrl-C."
+    "0 success; 1 an error; 2 wrong usage; 3 the model was not found, or, for status, no daemon is "
+    "running; 4 an answer was cut off by a limit that you did not set; 130 stopped by Ctrl-C."
 )
 
 

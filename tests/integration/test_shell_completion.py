@@ -88,6 +88,6 @@ def test_fish_offers_the_same_with_what_it_means(env: dict[str, str]) -> None:
         return ran.stdout.splitlines()
 
     assert offered("show zephyr:") == ["zephyr:0.5b", "zephyr:7b"]
-    assert offered("shut") == ["shutdown\tEnd the daemon, once its answers are complete"]
+    assert offered("shut") == ["shutdown\tStop the daemon once its answers are complete"]
     assert offered("service unin") == ["uninstall"]
     assert offered("create -f a-f") == ["a-file"]

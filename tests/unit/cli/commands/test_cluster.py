@@ -61,7 +61,7 @@ def test_a_machine_has_whole_gpus(
     started: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert execute(["cluster", "start", "--head", "--gpus", "0.5"]) == 2
-    assert "--gpus 0.5: a machine has whole GPUs" in capsys.readouterr().err
+    assert "--gpus 0.5: use a whole number" in capsys.readouterr().err
     assert execute(["cluster", "start", "--head", "--gpus", "2", "--cpus", "4"]) == 0
     assert started == [["start", "--head", "--cpus", "4", "--gpus", "2"]]
 
@@ -70,13 +70,13 @@ def test_a_machine_has_whole_gpus(
     ("arguments", "said"),
     [
         (["status", "--replicas", "3"], "hearth cluster status takes no --replicas"),
-        (["scale", "m", "--cpus", "3"], "takes no --cpus, which is for start, deploy"),
-        (["stop", "m"], "hearth cluster stop takes no model, and 'm' is given"),
+        (["scale", "m", "--cpus", "3"], "takes no --cpus; it is for start, deploy"),
+        (["stop", "m"], "hearth cluster stop takes no model (got 'm')"),
         (["undeploy"], "hearth cluster undeploy needs a model"),
         (["apply"], "needs the path of a cluster.yaml"),
-        (["start"], "takes --head or --address HOST:PORT"),
+        (["start"], "needs --head or --address HOST:PORT"),
         (["start", "--head", "--cpus", "-1"], "--cpus -1: give 0 or more"),
-        (["start", "--address", "10.0.0.1:1", "--port", "2"], "--port is of start --head"),
+        (["start", "--address", "10.0.0.1:1", "--port", "2"], "--port needs --head"),
         (["deploy", "m", "--replicas", "two"], "--replicas 'two': write a number"),
     ],
 )

@@ -147,4 +147,4 @@ def test_the_tray_is_started_at_login_where_that_is_asked_for(
     assert execute(["service", "uninstall"]) == 0
     assert not entry.exists()
     assert execute(["service", "status", "--tray"]) == 2
-    assert "--tray belongs to install" in capsys.readouterr().err
+    assert "--tray is only for hearth service install" in capsys.readouterr().err
