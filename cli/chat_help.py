@@ -11,7 +11,7 @@ COMMANDS: Rows = (
     ("/set", "Set parameters and how the chat behaves; /set alone lists them"),
     ("/show", "Show details of the model; /show alone lists them"),
     ("/load MODEL", "Chat with another model"),
-    ("/save NAME", "Make a model of this one, the settings and the conversation"),
+    ("/save NAME", "Save the model with its settings and the conversation"),
     ("/list", "List the installed models"),
     ("/clear", "Forget the conversation"),
     ("/bye", "Leave (also /exit and Ctrl + d)"),

@@ -37,8 +37,8 @@ def introduce(session: Session, shown: JsonObject) -> None:
     session.alone = session.raw or is_base(shown)
     if is_base(shown):
         status(
-            f"({session.model} is a base model: it continues each text, without those before, and "
-            "answers no questions)"
+            f"({session.model} is a base model: it continues each text on its own and does not "
+            "answer questions)"
         )
     session.own = [] if session.alone else shown.get("messages") or []
     for message in session.own:

@@ -164,7 +164,7 @@ def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
     drain_s = about["drain_timeout_s"]
     if not quiet:
         left = "all the time they need" if drain_s is None else f"{drain_s:g} s"
-        status(f"ending the daemon (process {process.pid}); answers in progress have {left}")
+        status(f"stopping the daemon (process {process.pid}); answers in progress have {left}")
     ask_to_stop(process)
     limit_s = math.inf if drain_s is None else drain_s + _CLEAN_UP_S
     if not wait_until(lambda: has_ended(process), time.monotonic() + limit_s):
@@ -173,7 +173,7 @@ def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
             f"kill -9 {process.pid} ends it at once"
         )
     if not quiet:
-        status("it has ended")
+        status("the daemon has stopped")
 
 
 def answers(client: Client) -> bool:

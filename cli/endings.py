@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _CONTEXT_NOTE = re.compile(r"num_ctx=\d+ is more than the model has: \d+ is used(; )?")
 _LIMITS = {
-    "num_predict": "the answer was cut at num_predict, {eval_count} tokens; -1 sets no limit",
-    "context": "the answer was cut: the context of {context} tokens is full; shorten the prompt, "
-    "or raise num_ctx if the model allows more",
-    "generation": "the answer was cut at {eval_count} tokens, the limit of answers without one; "
-    "set num_predict to have another",
-    "repetition": "the answer was cut because it only repeated itself; repeat_penalty 1.1 may "
-    "help, and repeat_limit 0 lets it go on",
+    "num_predict": "the answer was cut off at num_predict, {eval_count} tokens; -1 sets no limit",
+    "context": "the answer was cut off: the context of {context} tokens is full; shorten the "
+    "prompt, or raise num_ctx if the model allows more",
+    "generation": "the answer was cut off at the default limit of {eval_count} tokens; set "
+    "num_predict to change it",
+    "repetition": "the answer was cut off because it only repeated itself; repeat_penalty 1.1 may "
+    "help, and repeat_limit 0 lets it continue",
 }
 
 
@@ -53,7 +53,7 @@ def ending_lines(last: ReplyChunk, options: Mapping[str, Any]) -> Iterator[str]:
     if dropped := last.get("tokens_dropped"):
         yield f"the prompt is too long for the context; tokens left out: {dropped}"
     if shifted := last.get("shifted_tokens"):
-        yield f"the context was full: the answer went on without the oldest {shifted} tokens"
+        yield f"the context was full: the answer continued without the oldest {shifted} tokens"
     limit = last.get("limit")
     if limit in _LIMITS and not (limit == "num_predict" and "num_predict" in options):
         context = last.get("prompt_eval_count", 0) + last.get("eval_count", 0)

@@ -40,7 +40,7 @@ class EvalState:
             with self.file.open("rb") as file:
                 saved = json.loads(file.read(_MAX_BYTES))
             if saved["origin"] != self._origin:
-                status("the saved state is of another text or version of hearth: starting anew")
+                status("the saved state is from another text or version of hearth: starting again")
                 return None
             state = {name: kind(saved["state"][name]) for name, kind in _FIELDS.items()}
             if state["chunks"] < 0 or not 0 <= state["squares"] < math.inf > abs(state["total"]):
@@ -48,7 +48,7 @@ class EvalState:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
-            status(f"the saved state {self.file} is damaged: starting anew")
+            status(f"the saved state {self.file} is damaged: starting again")
             return None
         return state
 

@@ -19,8 +19,8 @@ from cli.errors import INTERRUPTED, report
 from cli.verb import load
 
 _EPILOG = """\b
-Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status, no daemon running,
-4 answer cut by a limit that nobody set, 130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, for status, no daemon running,
+4 answer cut off by a limit that you did not set, 130 stopped by Ctrl-C.
 Results go to stdout, progress and errors to stderr. `hearth env` lists the settings."""
 
 

@@ -18,8 +18,8 @@ def own_process(pid: int, port: int) -> psutil.Process:
     except psutil.Error:
         pass
     raise CliError(
-        f"the daemon on port {port}, process {pid}, is not one of this user on this machine; end "
-        "it where it was started"
+        f"the daemon on port {port}, process {pid}, does not belong to this user on this machine; "
+        "stop it where it was started"
     )
 
 

@@ -114,7 +114,7 @@ def _set_system(session: Session, rest: str) -> None:
     if not rest:
         raise CliError("give the message: /set system TEXT")
     if session.raw:
-        raise CliError("with --raw the model gets the prompt alone, without a system message")
+        raise CliError("--raw sends only the prompt, without a system message")
     session.system = rest
     print("Set system message.")
 

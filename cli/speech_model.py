@@ -36,7 +36,7 @@ def model_for(
     if len(names) == 1:
         return names[0]
     if names:
-        raise CliError(f"several models can do it: name one with --model ({', '.join(names)})")
+        raise CliError(f"several models can do this: choose one with --model ({', '.join(names)})")
     raise CliError(
         f"no {family} model is installed; create one from a Modelfile with FROM and the path of"
         f" {_SOURCES[capability]}"

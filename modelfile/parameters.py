@@ -83,7 +83,7 @@ _ROWS: Final = (
     ),
     Parameter(
         "num_cpu_moe", "int",
-        "first layers whose experts stay in the machine's memory; default: as few as needed",
+        "number of first layers whose experts stay in main memory; default: as few as needed",
         None, 0, 9999, load=True,
     ),
     Parameter(
@@ -93,7 +93,7 @@ _ROWS: Final = (
     ),
     Parameter(
         "pipeline_parallel", "int",
-        "groups of processes that have some of the layers each; backend torch",
+        "groups of processes that each have some of the layers; backend torch",
         1, 1, MAX_RANKS, load=True,
     ),
     Parameter(
@@ -123,7 +123,7 @@ _ROWS: Final = (
     ),
     Parameter(
         "quantize", "choice",
-        "quantize the weights of a model of floats while loading, on torch", OFF,
+        "quantize float weights while loading; backend torch", OFF,
         choices=(OFF, *KINDS), load=True,
     ),
     Parameter("lora_scale", "float", "scale of the adapters", 1.0, -100, 100, load=True),
@@ -131,12 +131,12 @@ _ROWS: Final = (
         "num_parallel", "int", "maximum number of concurrent requests", None, 1, 1024, load=True
     ),
     Parameter(
-        "draft_num_predict", "int", "most tokens proposed for an answer per step; 0: none",
+        "draft_num_predict", "int", "maximum tokens proposed for an answer per step; 0: none",
         None, 0, 64, load=True,
     ),
     Parameter(
         "pooling", "choice",
-        "how an embedding model's states of tokens become a vector; none: each token has its own",
+        "how an embedding model combines token states into a vector; none: one for each token",
         choices=("none", "mean", "cls", "last"),
     ),
     Parameter("num_keep", "int", "prompt tokens kept when the context is truncated", 4, -1, 2**24),
@@ -176,7 +176,7 @@ _ROWS: Final = (
     ),
     Parameter(
         "repeat_limit", "int",
-        "tokens of nothing but exact repetitions after which an answer ends; 0: never",
+        "end an answer after this many tokens that only repeat earlier ones; 0: never",
         1024, 0, 2**24,
     ),
     Parameter(
@@ -196,7 +196,7 @@ _ROWS: Final = (
         0.0, 0, 100,
     ),
     Parameter("dry_base", "float", "growth of the DRY penalty per repeated token", 1.75, 1, 100),
-    Parameter("dry_allowed_length", "int", "length of repetition that DRY allows", 2, 1, 2**24),
+    Parameter("dry_allowed_length", "int", "longest repetition that DRY allows", 2, 1, 2**24),
     Parameter(
         "dry_penalty_last_n", "int", "number of last tokens that DRY considers; -1: all",
         -1, -1, 2**24,
@@ -210,17 +210,17 @@ _ROWS: Final = (
     Parameter("dynatemp_exponent", "float", "exponent of the dynamic temperature", 1.0, 0.01, 100),
     Parameter(
         "samplers", "samplers",
-        "samplers in the order in which they act, those not named do not; may be repeated",
+        "samplers to use, in this order; may be repeated",
     ),
-    Parameter("watermark", "bool", "mark the answer by which tokens it prefers", False),
+    Parameter("watermark", "bool", "add a watermark to the answer", False),
     Parameter(
-        "watermark_gamma", "float", "share of the tokens that the watermark prefers",
+        "watermark_gamma", "float", "share of the vocabulary that the watermark prefers",
         0.25, 0.01, 0.99,
     ),
     Parameter(
-        "watermark_delta", "float", "how much it prefers them, added to their logits", 2.0, 0, 100
+        "watermark_delta", "float", "added to the logits of preferred tokens", 2.0, 0, 100
     ),
-    Parameter("min_tokens", "int", "tokens before an answer may end", 0, 0, 2**24),
+    Parameter("min_tokens", "int", "minimum number of tokens to generate", 0, 0, 2**24),
     Parameter(
         "stop_token_ids", "ids", "tokens that end the answer; may be repeated", (),
         maximum=2**31 - 1, max_items=1024,
@@ -234,20 +234,21 @@ _ROWS: Final = (
         maximum=2**31 - 1, max_items=MAX_IDS,
     ),
     Parameter(
-        "no_repeat_ngram_size", "int", "no run of so many tokens occurs twice; 0: off", 0, 0, 1024
+        "no_repeat_ngram_size", "int", "no sequence of this many tokens occurs twice; 0: off",
+        0, 0, 1024,
     ),
     Parameter(
-        "thinking_budget", "int", "tokens of reasoning, which is then ended; -1: no limit",
+        "thinking_budget", "int", "maximum number of reasoning tokens; -1: no limit",
         -1, -1, 2**24,
     ),
     Parameter(
-        "think", "choice", "whether to reason, and how much, where a request does not say",
+        "think", "choice", "default for whether and how much to reason",
         choices=("true", "false", "low", "medium", "high", "max"),
     ),
     Parameter(
         "tool_format", "choice",
-        "how tools are offered: native by the template, generic as text in the prompt, none not;"
-        " auto: native where the template knows tools, else generic",
+        "how tools are offered: native: by the template; generic: as text in the prompt; none: not"
+        " at all; auto: native if the template supports tools, otherwise generic",
         "auto", choices=("auto", "native", "generic", "none"),
     ),
     Parameter(

@@ -266,7 +266,7 @@ class Client:
     def distill(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
         """Train a student of a model; yields the daemon's lines, the result last. Closing the
         iterator ends it."""
-        lost = "the daemon stopped before the end; the same command goes on where it was"
+        lost = "the daemon stopped before the end; run the same command again to resume"
         return self._until_success("/api/distill", body, lost)
 
     def detect_watermark(self, body: Mapping[str, Any]) -> JsonObject:

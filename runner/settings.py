@@ -66,13 +66,13 @@ class Settings:
     listen: tuple[Address, ...] = _setting(
         parse_addresses,
         (),
-        "further addresses that the daemon listens on, comma-separated, such as [::1]:4327",
+        "more addresses that the daemon listens on, comma-separated, such as [::1]:4327",
     )
     home: Path | None = _setting(parse_path, None, "folder for all of hearth's files")
     config: Path | None = _setting(
         parse_path,
         None,
-        f"file with settings, instead of {FILE_NAME} in the folder for configuration; "
+        f"settings file to use instead of {FILE_NAME} in the configuration folder; "
         f"{os.devnull}: none",
     )
     models: Path | None = _setting(
@@ -81,14 +81,13 @@ class Settings:
     default_model: str | None = _setting(
         str.strip,
         None,
-        "model of requests to /v1 and to llama-server's paths that name none, or one that is not "
-        "installed",
+        "model for requests to /v1 and llama-server's routes that name no model, or one that is "
+        "not installed",
     )
     autoload: bool = _setting(
         parse_flag,
         True,
-        "0: requests to /v1 and to llama-server's paths are for loaded models only, and "
-        "POST /models/load loads one",
+        "0: requests to /v1 and llama-server's routes do not load models; POST /models/load does",
     )
     keep_alive: float | None = _setting(
         parse_duration,
@@ -111,20 +110,21 @@ class Settings:
     max_loaded_models: int | None = _setting(
         parse_optional_count,
         None,
-        "maximum number of loaded models, shared weights once; 0: as many as fit in memory",
+        "maximum number of loaded models; those that share weights count once; 0: as many as fit "
+        "in memory",
         "OLLAMA_MAX_LOADED_MODELS",
     )
     context_shift: bool = _setting(
         parse_flag,
         False,
-        "1: answers of llama-server's paths continue when the context is full, by dropping its "
+        "1: on llama-server's routes, answers continue when the context is full, by dropping its "
         "oldest tokens",
     )
     agent_rules: bool = _setting(
         parse_flag,
         True,
-        "0: keep in prompts what coding agents are known to change with every request; each prompt "
-        "is computed anew then",
+        "0: do not undo what coding agents change in their prompts with every request; each prompt "
+        "is then computed again",
     )
     max_queue: int = _setting(
         parse_count, 512, "maximum number of waiting requests", "OLLAMA_MAX_QUEUE"
@@ -132,25 +132,25 @@ class Settings:
     rate_limit: int | None = _setting(
         parse_optional_count,
         None,
-        "requests per minute for each API key; without keys for each user of this machine and each "
-        "other address; 0: no limit",
+        "requests per minute for each API key (without keys: for each user of this machine and "
+        "each other address); 0: no limit",
     )
     media_path: Path | None = _setting(
         parse_path,
         None,
-        "folder whose pictures chats may name as file://NAME; every API key can read them",
+        "folder with images that chats may name as file://NAME; every API key can read them",
     )
     adapter_path: Path | None = _setting(
         parse_path,
         None,
-        "folder with LoRA adapters that POST /v1/load_lora_adapter may install; by default it "
-        "loads installed ones only",
+        "folder with LoRA adapters that POST /v1/load_lora_adapter may install; by default it only "
+        "loads installed ones",
     )
     slot_save_path: Path | None = _setting(
         parse_path,
         None,
-        "folder in which POST /slots/ID?action=save stores computed prompts, readable by the "
-        "daemon's user only; by default they are not stored",
+        "folder where POST /slots/ID?action=save stores computed prompts, readable only by the "
+        "daemon's user; by default they are not stored",
     )
     max_file_size: int = _setting(
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
@@ -158,27 +158,27 @@ class Settings:
     embedding_model: str | None = _setting(
         str,
         None,
-        "model whose embeddings vector stores have unless they name one; else the first installed "
+        "embedding model for vector stores that name none; by default the first installed "
         "embedding model",
     )
     max_files_size: int = _setting(
         parse_size,
         8 << 30,
-        "maximum total size of uploaded files; further uploads are rejected. Half of it for the "
-        "files of one key, and as much for its responses: the oldest ones go; likewise the size of "
-        "saved slots",
+        "maximum total size of uploaded files; further uploads are rejected. Half of it is the "
+        "limit for the files of one key, and for its responses, of which the oldest are removed. "
+        "It is also the limit for saved slots",
     )
     cache_dir: Path | None = _setting(
         parse_path,
         None,
-        "folder in which computed prompts outlive their model's time in memory and the daemon, "
-        "readable by the daemon's user only",
+        "folder for computed prompts that outlive the loaded model and the daemon, readable only "
+        "by the daemon's user",
     )
     cache_size: int | None = _setting(
         parse_size,
         None,
-        "maximum size of that folder, such as 20GiB; by default 10 GiB, or 5 % of the disk where "
-        "that is less; 0: nothing is stored there",
+        "maximum size of the folder for computed prompts, such as 20GiB; by default 10 GiB, or 5 % "
+        "of the disk if that is less; 0: nothing is stored",
     )
     kv_cache_type: str = _setting(
         choice(*KV_CACHE_TYPES),
@@ -199,7 +199,7 @@ class Settings:
         parse_flag, True, "0: use the CPU kernels of llama.cpp and torch instead of hearth's"
     )
     sandbox: bool = _setting(
-        parse_flag, True, "0: let workers and jobs open any file of yours, and connections (Linux)"
+        parse_flag, True, "0: let workers and jobs open all your files and the network (Linux)"
     )
     memory_limit: int | None = _setting(
         parse_size, None, "maximum memory for all models together, such as 8GiB"
@@ -207,8 +207,8 @@ class Settings:
     adapter_memory: int = _setting(
         parse_size,
         1 << 30,
-        "maximum memory for the LoRA adapters that the worker of a model holds at the same time, "
-        "such as 512MiB; those not in use leave for others",
+        "maximum memory for the LoRA adapters that a worker holds at once, such as 512MiB; those "
+        "not in use make room for others",
     )
     load_timeout: float | None = _setting(
         parse_duration,
@@ -219,13 +219,14 @@ class Settings:
     step_timeout: float | None = _setting(
         parse_duration,
         120.0,
-        "maximum time for one engine step before the worker is ended, and for preparing an image",
+        "maximum time for one engine step, after which the worker is ended, and for preparing an "
+        "image",
     )
     cluster_silence: float = _setting(
         parse_silence,
         1.25,
-        "how long a replica of a cluster may be silent before its streams end with an error, 0.5 s "
-        "or more; longer on machines so busy that replicas which live are given up",
+        "how long a replica of a cluster may be silent before its streams end with an error, at "
+        "least 0.5 s; use more on machines so busy that live replicas are given up",
     )
     drain_timeout: float | None = _setting(
         parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"
@@ -233,15 +234,15 @@ class Settings:
     origins: tuple[str, ...] = _setting(
         parse_origins,
         (),
-        "web origins whose pages may use the daemon, besides those of this machine, "
-        "comma-separated; a * stands for a part: https://*.example.com, chrome-extension://*",
+        "web origins whose pages may use the daemon, in addition to those of this machine, "
+        "comma-separated; * stands for a part: https://*.example.com, chrome-extension://*",
         "OLLAMA_ORIGINS",
     )
     hosts: tuple[str, ...] = _setting(
         parse_host_names,
         (),
-        "further names that the daemon is reached by, comma-separated, such as that of a service "
-        "of Docker Compose",
+        "more host names by which the daemon is reached, comma-separated, such as that of a Docker "
+        "Compose service",
     )
     insecure_public: bool = _setting(
         parse_flag,
@@ -256,13 +257,13 @@ class Settings:
     private_registries: tuple[str, ...] = _setting(
         parse_hosts,
         (),
-        "hosts at private addresses that API keys with the scope pull may pull from, and where "
-        "MCP servers of requests may be, comma-separated, such as registry.lan:5000",
+        "hosts at private addresses, comma-separated, such as registry.lan:5000, from which API "
+        "keys with the scope pull may pull, and where MCP servers named in requests may be",
     )
     daemon_user: str | None = _setting(
         str.strip,
         None,
-        "user of this machine whose daemon the hearth commands use, besides your own and root's",
+        "another user of this machine whose daemon the hearth commands may use",
     )
     api_key: str | None = _setting(
         str.strip, None, "API key that the hearth commands send to the daemon"
@@ -285,7 +286,7 @@ class Settings:
     notifications: bool = _setting(
         parse_flag,
         True,
-        "0: no notification on the desktop when a pull of more than a minute has ended",
+        "0: no desktop notification when a pull of more than a minute has ended",
     )
     nohistory: bool = _setting(
         parse_flag, False, "1: the chat saves no history file", "OLLAMA_NOHISTORY"
@@ -296,7 +297,8 @@ class Settings:
     access_log: bool = _setting(
         parse_flag,
         False,
-        "1: a line of JSON for each request, without its texts, in access.log of the state folder",
+        "1: write a line of JSON for each request, without its texts, to access.log in the state "
+        "folder",
     )
     log_format: str = _setting(
         choice("text", "json"), "text", "log format of the daemon: text or json"

@@ -119,7 +119,7 @@ def _write_plot(path: Path, losses: list[tuple[int, float]], name: str) -> None:
     from cli.loss_plot import svg_plot
 
     try:
-        path.write_text(svg_plot(losses, f"{name}: nats from the teacher, each token"), "utf-8")
+        path.write_text(svg_plot(losses, f"{name}: nats per token from the teacher"), "utf-8")
     except OSError as error:
         raise CliError(f"cannot write {path}: {error.strerror}") from None
 
@@ -131,10 +131,10 @@ def _tell(result: dict[str, Any], losses: list[tuple[int, float]]) -> None:
     share = result["parameters"] / result["teacher_parameters"]
     print(
         f"{result['model']} has {result['parameters'] / 1e6:.2f} M parameters, {share:.0%} of the"
-        f" teacher's, and learned {result['steps']} steps of {result['tokens']} tokens"
+        f" teacher's, and was trained for {result['steps']} steps of {result['tokens']} tokens"
     )
     if result["divergence"] is not None:
         print(
-            f"on documents that it did not learn it is {result['divergence']:.3f} nats a token from"
-            f" the teacher, and {result['agreement']:.1%} of its likeliest tokens are the teacher's"
+            f"on held-out documents it is {result['divergence']:.3f} nats per token from the"
+            f" teacher, and {result['agreement']:.1%} of its most likely tokens are the teacher's"
         )

@@ -81,8 +81,8 @@ def _measure(client: Any, body: dict[str, Any], state: EvalState, quiet: bool) -
                 result = {key: value for key, value in line.items() if key != "status"}
                 continue
             if resume is not None:
-                done = f"going on after {line['completed']} of {line['total']} chunks"
-                other = "the saved state is of another model: starting anew"
+                done = f"continuing after {line['completed']} of {line['total']} chunks"
+                other = "the saved state is from another model: starting again"
                 is_known = line["completed"] == resume["chunks"]
                 status(f"{body['model']}: {done if is_known else other}")
                 resume = None

@@ -67,13 +67,13 @@ def _print_table(rows: list[Parameter]) -> None:
     from modelfile.parameters import expected
 
     cells = [(row.name, written_default(row), row.doc, expected(row)) for row in rows]
-    print_table(("NAME", "DEFAULT", "MEANING", "TAKES"), cells)
+    print_table(("NAME", "DEFAULT", "MEANING", "ACCEPTS"), cells)
 
 
 def written_default(row: Parameter) -> str:
     """The row's default for people."""
     if row.default is None:
-        return "(decided)"
+        return "(automatic)"
     if isinstance(row.default, tuple):
         return " ".join(repr(text)[1:-1] for text in row.default) or "(none)"
     return str(row.default).lower() if isinstance(row.default, bool) else str(row.default)

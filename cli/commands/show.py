@@ -94,7 +94,7 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     architecture = str(info.get("general.architecture") or details.get("family") or "")
     rows = [("architecture", architecture), ("parameters", details.get("parameter_size"))]
     if is_base(model):
-        rows.append(("kind", "base model: continues a text, has no chat template"))
+        rows.append(("kind", "base model: no chat template, continues a text"))
     rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
     rows.append(("quantization", details.get("quantization_level")))
     rows.append(("bits per weight", model.get("bits_per_weight")))

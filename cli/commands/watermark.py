@@ -46,8 +46,10 @@ def command(
         return
     verdict = "a watermark" if found["is_watermarked"] else "no watermark"
     expected = found["watermark_gamma"] * found["scored"]
-    print(f"{verdict}: {found['green']} of {found['scored']} pairs of tokens are green, chance has"
-          f" {expected:.0f} (z = {found['z_score']:.2f}, p = {found['p_value']:.2g})")  # fmt: skip
+    print(
+        f"{verdict}: {found['green']} of {found['scored']} pairs of tokens are green, where chance"
+        f" gives {expected:.0f} (z = {found['z_score']:.2f}, p = {found['p_value']:.2g})"
+    )
 
 
 def _read(path: Path) -> str:

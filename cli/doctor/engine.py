@@ -45,14 +45,14 @@ def _devices(probed: dict[str, Any]) -> str:
         f" {size(each['total_bytes'])} free{', shared with the processor' * each['shared']}"
         for each in probed["devices"]
     ]
-    return "; ".join(shown) or "GPUs, of which it finds none now"
+    return "; ".join(shown) or "GPUs, but finds none now"
 
 
 def _kernels(settings: Settings, offload: bool, run: bool) -> Iterator[Finding]:
     try:
         facts = ask("kernels.native", "--facts")
     except ChildFailed as failure:
-        yield warning("kernels", f"they cannot be looked at: {failure}", _INSTALL)
+        yield warning("kernels", f"they cannot be checked: {failure}", _INSTALL)
         return
     level, lacking = facts["level"], _lacking(facts["better"])
     if not settings.native_kernels:
@@ -87,7 +87,7 @@ def check_torch(_: Settings) -> Iterator[Finding]:
         yield ok("torch", "not installed; models with PARAMETER backend torch need it "
                           "(./install.sh --with-torch)")  # fmt: skip
     elif "+cpu" in found and any(device.exists() for device in _GPU_DEVICES):
-        yield warning("torch", f"{found} has no CUDA, and here is a GPU",
+        yield warning("torch", f"{found} has no CUDA support, but this machine has a GPU",
                       "./install.sh --with-torch, without an index of CPU wheels")  # fmt: skip
     else:
         yield ok("torch", found)

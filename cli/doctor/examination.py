@@ -48,7 +48,7 @@ def examine(
     deadline = time.monotonic() + limit_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = f"this was not found out within {limit_s:g} s"
+    late = f"this check did not finish within {limit_s:g} s"
     return [
         finding
         for check in checks
@@ -64,7 +64,7 @@ def _run(check: Check, settings: Settings, answers: dict[Check, list[Finding]]) 
         text = f"{error.filename or 'a file'}: {error.strerror or error}"
         found.append(problem(_area(check), text, f"ls -ld {error.filename or settings.data_dir}"))
     except Exception as error:
-        text = f"this cannot be found out ({type(error).__name__}: {error})"
+        text = f"this check failed ({type(error).__name__}: {error})"
         found.append(problem(_area(check), text, _REPORT))
     answers[check] = found
 
@@ -84,11 +84,11 @@ def usable_settings() -> tuple[Settings, list[Finding]]:
             text = str(error)
         named = _VARIABLE.match(text)
         if named and os.environ.pop(named[0], None) is not None:
-            left_out, mend = f"what follows is without {named[0]}", f"unset {named[0]}"
+            left_out, mend = f"the checks below ignore {named[0]}", f"unset {named[0]}"
         elif os.environ.get("HEARTH_CONFIG") != os.devnull:
             os.environ["HEARTH_CONFIG"] = os.devnull
             text = text.partition(". HEARTH_CONFIG=")[0]
-            left_out = "what follows is without the file"
+            left_out = "the checks below ignore the file"
             mend = f"correct the file, or: export HEARTH_CONFIG={os.devnull}"
         else:
             raise SettingsError(text)

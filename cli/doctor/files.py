@@ -99,7 +99,7 @@ def check_files(settings: Settings) -> Iterator[Finding]:
             wrong += 1
             yield found
     if not wrong:
-        yield ok("files", f"all {len(_FILES)} small files are whole, or not there")
+        yield ok("files", f"all {len(_FILES)} small files are intact or absent")
 
 
 def _file(
@@ -134,14 +134,15 @@ def check_locks(settings: Settings) -> Iterator[Finding]:
     told = _told(settings.state_dir / "daemon.json")
     pid = told.get("pid")
     if isinstance(pid, int) and pid > 0 and not psutil.pid_exists(pid):
-        left.append(f"daemon.json of process {pid}, which is gone")
+        left.append(f"daemon.json of process {pid}, which has ended")
     if owner is not None and not _listens(owner):
-        text = f"process {owner} holds the store {settings.models_dir} and listens nowhere"
+        text = f"process {owner} holds the store {settings.models_dir} but listens nowhere"
         yield problem("locks", text, f"kill {owner}")
     elif owner is not None:
-        yield ok("locks", f"process {owner} has the store")
+        yield ok("locks", f"process {owner} holds the store")
     else:
-        yield ok("locks", f"nobody has the store{'; harmless: ' if left else ''}{', '.join(left)}")
+        harmless = f"; harmless: {', '.join(left)}" if left else ""
+        yield ok("locks", f"no process holds the store{harmless}")
 
 
 def _lock_owner(path: Path) -> int | None:

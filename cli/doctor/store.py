@@ -34,7 +34,7 @@ def check_disk(settings: Settings) -> Iterator[Finding]:
     text = f"{size(usage.free)} of {size(usage.total)} free at {folder}, {kind}"
     more_room = "hearth gc; hearth rm MODEL; or set HEARTH_MODELS to a folder on another disk"
     if free_names(folder) == 0:
-        yield problem("disk", f"{text}, and no file more can be made", more_room)
+        yield problem("disk", f"{text}, but no more files can be created", more_room)
     elif _is_read_only(folder):
         text += ": nothing can be written there, so no model can be pulled, made or removed"
         mend = f"sudo mount -o remount,rw {mount}, or set HEARTH_MODELS to another folder"
@@ -123,7 +123,7 @@ def check_prompts(settings: Settings) -> Iterator[Finding]:
         yield ok("prompts", f"none saved yet; they go to {folder}")
         return
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != own_uid():
-        text = f"{folder} is no folder of yours, so computed prompts are neither saved nor read"
+        text = f"{folder} is not a folder of yours, so computed prompts are neither saved nor read"
         yield problem("prompts", text, f"mv {folder} {folder}.old, or set HEARTH_CACHE_DIR")
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield problem("prompts", f"{folder} cannot be written to", f"chmod 700 {folder}")

@@ -132,7 +132,7 @@ def _listen_stream(address: Address) -> str:
     """The line for an address, which is a number for systemd. Raises CliError."""
     if not address.port:
         raise CliError(
-            "a service listens at a port that clients know: set HEARTH_HOST to one, such as "
+            "a service needs a fixed port: set HEARTH_HOST to an address with one, such as "
             f"{address.host}:4327"
         )
     if ":" in address.host:

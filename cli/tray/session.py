@@ -26,8 +26,8 @@ INTERVAL_S = 10.0  # between questions to the daemon while nobody looks
 _BEFORE_MENU_S = 1.0  # how long a menu waits for the daemon's answer
 _BUS = "org.freedesktop.DBus"
 _NO_TRAY = (
-    "this desktop has no tray that hearth could be in (nobody is {name} on the session's bus); "
-    "waiting for one. GNOME needs the extension AppIndicator"
+    "this desktop has no tray for hearth (no {name} on the session's bus); waiting for one. GNOME "
+    "needs the AppIndicator extension"
 )
 
 
@@ -75,7 +75,7 @@ class Tray:
             RequestNameReply.PRIMARY_OWNER,
             RequestNameReply.ALREADY_OWNER,
         ):
-            raise CliError("hearth is in the tray of this session already")
+            raise CliError("hearth is already in the tray of this session")
         self._bus.export(status_item.PATH, self._item)
         self._bus.export(dbus_menu.PATH, self._menu)
         await self._refresh()

@@ -14,14 +14,16 @@ from runner.server.metrics import WORKER_METRICS, Metrics
 _INTRO = """\
 # Metrics
 
-`GET /metrics` answers in Prometheus' text format. What vLLM measures too has vLLM's name, labels
-and meaning, so that its dashboards work; the rest begins with `hearth:`. Requests are counted when
-they end, and the state of the workers is read when somebody asks, so metrics cost nothing per
-token. Once the daemon has API keys, one with the scope `metrics` reads them: they count what all
-keys use. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
-`stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
-What is about a worker has the name of the first of the models that share it. What begins with
-`llamacpp:` has the names of llama-server: sums over all models, without labels.
+`GET /metrics` answers in Prometheus' text format. Metrics that vLLM also has use vLLM's names,
+labels and meanings, so its dashboards work; hearth's own begin with `hearth:`. Those that begin
+with `llamacpp:` have llama-server's names and are sums over all models, without labels. Requests
+are counted when they end, and the state of the workers is read on each request for metrics, so
+metrics cost nothing per token. Once the daemon has API keys, `/metrics` needs a key with the scope
+`metrics`, because it counts the usage of all keys.
+
+The label is `model_name`; `vllm:request_success_total` also has `finished_reason`: `stop`, `length`
+or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label. Metrics of a worker
+have the name of the first of the models that share it.
 """
 
 

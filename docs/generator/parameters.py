@@ -9,10 +9,10 @@ from modelfile.parameters import DEPRECATED, PARAMETERS, Parameter, expected
 _INTRO = """\
 # Parameters
 
-A parameter stands in a [Modelfile](../modelfile.md) as `PARAMETER NAME VALUE`, in the chat as
-`/set parameter NAME VALUE`, after `hearth run -p`, and in the `options` of Ollama's requests.
-`hearth parameters` prints the same list, `hearth parameters NAME` one entry. The default
-`(decided)` depends on the model and the machine.
+Set a parameter in a [Modelfile](../modelfile.md) with `PARAMETER NAME VALUE`, in the chat with
+`/set parameter NAME VALUE`, with `hearth run -p NAME=VALUE`, or in the `options` of Ollama's
+requests. `hearth parameters` prints the same list, `hearth parameters NAME` one entry. The default
+`(automatic)` depends on the model and the machine.
 """
 
 
@@ -31,7 +31,8 @@ def page() -> str:
             "",
             "## For loading the model",
             "",
-            "A request that changes one of these reloads the model.",
+            "A request that changes one of these reloads the model, unless it is a `num_ctx` that"
+            " the cache can hold.",
             "",
             _table(loads),
             "",
@@ -48,4 +49,4 @@ def _table(rows: list[Parameter]) -> str:
         (code(row.name), cell(row.doc), code(written_default(row)), cell(expected(row)))
         for row in rows
     ]
-    return table(("name", "meaning", "default", "takes"), cells)
+    return table(("name", "meaning", "default", "accepts"), cells)

@@ -65,7 +65,7 @@ def test_a_conversation_and_tools_are_refused(daemon: RunningDaemon) -> None:
 
 def test_show_says_that_it_is_a_base_model(daemon: RunningDaemon) -> None:
     shown = hearth(of_daemon(daemon), "show", "base").stdout
-    assert "base model: continues a text, has no chat template" in shown
+    assert "base model: no chat template, continues a text" in shown
     assert "base model" not in hearth(of_daemon(daemon), "show", "ember").stdout
     with daemon.client() as http:
         answer = http.post("/api/show", json={"model": "base"}).json()

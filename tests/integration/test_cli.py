@@ -60,7 +60,7 @@ def test_a_limit_of_the_model_is_said(start_daemon: StartDaemon, tmp_path: Path)
     assert hearth(env, "create", "short", "-f", str(modelfile)).returncode == 0
     ran = hearth(env, "run", "short", "abcdef")
     assert (ran.returncode, ran.stdout) == (0, "abc\n")
-    assert "the answer was cut at num_predict, 3 tokens" in ran.stderr
+    assert "the answer was cut off at num_predict, 3 tokens" in ran.stderr
 
 
 def test_an_answer_cut_by_a_limit_that_nobody_set_says_so_and_ends_with_4(
@@ -70,14 +70,14 @@ def test_an_answer_cut_by_a_limit_that_nobody_set_says_so_and_ends_with_4(
     ran = hearth(env, "run", "echo", "--raw", "again " * 100, *options)
     assert ran.returncode == 4
     assert ran.stdout.startswith("again again ")
-    assert "the answer was cut because it only repeated itself" in ran.stderr
+    assert "the answer was cut off because it only repeated itself" in ran.stderr
 
 
 def test_what_a_context_left_out_and_a_smaller_one_are_said(env: dict[str, str]) -> None:
     letters = "abcdefghij" * 20
     ran = hearth(env, "run", "echo", letters, "-p", "num_ctx=256")
     assert ran.returncode == 0
-    assert "the context was full: the answer went on without the oldest" in ran.stderr
+    assert "the context was full: the answer continued without the oldest" in ran.stderr
     ran = hearth(env, "run", "echo", "hi", "-p", "num_ctx=99999")
     assert (ran.returncode, ran.stdout) == (0, "hi\n")
     assert ran.stderr == "(num_ctx 99999 is more than echo has; 4096 is used)\n"

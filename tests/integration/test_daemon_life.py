@@ -66,8 +66,8 @@ def test_the_life_of_a_daemon_in_the_background(background: dict[str, str], tmp_
     process = psutil.Process(int(pid))
     ended = hearth(background, "shutdown")
     assert ended.returncode == 0
-    assert f"ending the daemon (process {pid}); answers in progress have 30 s" in ended.stderr
-    assert ended.stderr.endswith("it has ended\n")
+    assert f"stopping the daemon (process {pid}); answers in progress have 30 s" in ended.stderr
+    assert ended.stderr.endswith("the daemon has stopped\n")
     assert has_ended(process)
     assert "listens on" in hearth(background, "logs").stdout
     again = hearth(background, "shutdown")
@@ -168,7 +168,7 @@ def test_a_number_that_is_another_process_here_is_left_alone(tmp_path: Path) -> 
         thread.join()
         victim.communicate(b"\n")
     assert refused.returncode == 1
-    assert "is not one of this user on this machine" in refused.stderr
+    assert "does not belong to this user on this machine" in refused.stderr
     assert (facts["pid"], facts["memory_bytes"]) == (victim.pid, None)
     assert alive
 

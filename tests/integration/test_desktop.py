@@ -58,7 +58,7 @@ def test_no_process_runs_until_the_first_request(tmp_path: Path) -> None:
         here = env | {"HEARTH_HOST": address}
         assert json.loads(hearth(here, "status", "--json").stdout)["pid"] == process.pid
         ended = hearth(here, "stop", "--daemon")
-        assert ended.stderr.endswith("it has ended\n"), ended.stderr
+        assert ended.stderr.endswith("the daemon has stopped\n"), ended.stderr
         said = process.stderr.read()
     assert process.returncode == 0, said
     assert f"listens on http://{address}" in said

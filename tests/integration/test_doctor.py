@@ -60,7 +60,7 @@ def test_a_well_installation_has_no_problem_and_every_area_has_a_line(
                      "prompts", "folders", "files", "locks", "daemon", "exposure", "service",
                      "clock"}  # fmt: skip
     assert f"at {daemon.url}, up" in ran.stdout
-    assert f"process {daemon.pid} has the store" in ran.stdout
+    assert f"process {daemon.pid} holds the store" in ran.stdout
 
 
 @pytest.mark.slow

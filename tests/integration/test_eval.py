@@ -43,13 +43,13 @@ def test_an_interrupted_eval_goes_on_where_it_was(
     saved.save(state)
     command = ("eval", "ember", "--text", str(text), "--context", "64", "--json")
     done = hearth(env, *command)
-    assert f"ember: going on after {state['chunks']} of {whole['chunks']} chunks" in done.stderr
+    assert f"ember: continuing after {state['chunks']} of {whole['chunks']} chunks" in done.stderr
     assert json.loads(done.stdout)["results"][0]["perplexity"] == whole["perplexity"]
     assert not list(saved.file.parent.iterdir())
 
     saved.save({**state, "digest": "sha256:0", "total": 1e9})
     done = hearth(env, *command)
-    assert "ember: the saved state is of another model: starting anew" in done.stderr
+    assert "ember: the saved state is from another model: starting again" in done.stderr
     assert json.loads(done.stdout)["results"][0]["perplexity"] == whole["perplexity"]
 
 

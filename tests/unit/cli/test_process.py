@@ -37,9 +37,9 @@ def test_a_process_is_the_daemon_only_if_it_listens_on_its_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         assert own_process(os.getpid(), port).pid == os.getpid()
-        with pytest.raises(CliError, match=f"process {os.getppid()}, is not one of this user"):
+        with pytest.raises(CliError, match=f"process {os.getppid()}, does not belong to this user"):
             own_process(os.getppid(), port)
-    with pytest.raises(CliError, match="end it where it was started"):
+    with pytest.raises(CliError, match="stop it where it was started"):
         own_process(os.getpid(), port)
 
 

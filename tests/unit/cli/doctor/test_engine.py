@@ -46,7 +46,7 @@ def test_the_devices_of_llamacpp_are_told_with_their_memory(
     for devices, said in (
         ([device], "on MTL0 (M3), 5.0 GB of 6.0 GB free, shared with the processor"),
         ([device | {"shared": False}], "6.0 GB free"),
-        ([], "on GPUs, of which it finds none now"),
+        ([], "on GPUs, but finds none now"),
     ):
         answer = {**known, "devices": devices}
         monkeypatch.setattr(engine, "ask", lambda *words, answer=answer: answer)

@@ -224,13 +224,13 @@ async def test_a_desktop_without_a_tray_is_told_of_and_waited_for(
     async with tray(daemon, interval_s=0.01) as task:
         assert await asyncio.to_thread(daemon.looked.wait, 30)
         assert not task.done()
-    assert "nobody is org.kde.StatusNotifierWatcher" in capsys.readouterr().err
+    assert "no org.kde.StatusNotifierWatcher on the session's bus" in capsys.readouterr().err
 
 
 async def test_one_tray_in_a_session(bus: str) -> None:
     async with tray_host(bus) as host, tray(Daemon()):
         await host.icon()
-        with pytest.raises(CliError, match="in the tray of this session already"):
+        with pytest.raises(CliError, match="already in the tray of this session"):
             await session.show_tray(Daemon().observe, Daemon().act)
 
 
