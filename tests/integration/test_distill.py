@@ -53,7 +53,7 @@ def test_a_student_is_trained_and_answers(
     assert done.returncode == 0, done.stderr
     assert "pupil has 1." in done.stdout
     assert "was trained for 20 steps" in done.stdout
-    assert "of its likeliest tokens are the teacher's" in done.stdout
+    assert "of its most likely tokens are the teacher's" in done.stdout
     assert plot.read_text().startswith("<svg")
     assert not list((daemon.home / "state" / "distill").iterdir())
     with daemon.client() as client:
