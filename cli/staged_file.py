@@ -128,8 +128,8 @@ def _copy_step(source: int, target: int) -> int:
 
 def _full(path: Path, size_bytes: int, store: Path) -> str:
     return (
-        f"{path} does not fit on the disk of the models: it takes {size(size_bytes)}, and "
-        f"{size(shutil.disk_usage(store).free)} are free in {store}. Remove models or other files"
+        f"{path} does not fit on the disk of the models: it needs {size(size_bytes)}, but only "
+        f"{size(shutil.disk_usage(store).free)} is free in {store}. Remove models or other files"
     )
 
 

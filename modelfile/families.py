@@ -46,8 +46,8 @@ def check_name(instruction: str, name: str) -> None:
         return
     if instruction == "renderer" and name in _NOT_BUILT_IN:
         raise BuildError(
-            f"RENDERER {name} is not built in; leave it out, and the chat template in the model"
-            " file counts, or set a TEMPLATE"
+            f"RENDERER {name} is not built in; leave it out to use the chat template in the model"
+            " file, or set a TEMPLATE"
         )
     near = difflib.get_close_matches(name.lower(), sorted(known), 3, 0.5)
     hint = (

@@ -133,8 +133,8 @@ class StoreFull(StoreFault):
     """No space is left. needed_bytes: at least what this write takes; free_bytes: what is left."""
 
     def __init__(self, operation: str, errno: int, needed_bytes: int, free_bytes: int) -> None:
-        takes = f"it takes {shown_size(needed_bytes)}, and " if needed_bytes else ""
-        detail = f"; {takes}{shown_size(free_bytes)} are free. Remove models or other files"
+        needs = f"it needs {shown_size(needed_bytes)}, but " if needed_bytes else ""
+        detail = f"; {needs}only {shown_size(free_bytes)} is free. Remove models or other files"
         super().__init__(operation, errno, detail)
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes

@@ -33,8 +33,8 @@ from runner.setting_values import (
 FILE_NAME = "config.toml"
 _MAX_BYTES = 1 << 20
 _LINE = re.compile(r"""[ \t]*+(?:\[{1,2}[ \t]*+)?["']?([^\s"'.=\[\]#]++)["']?[ \t]*+[.=\]]""")
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
-          list: "a list of texts", dict: "a table"}  # fmt: skip
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string",
+          list: "a list of strings", dict: "a table"}  # fmt: skip
 # What a setting may be besides a text, by how its text is read.
 _TYPES: Mapping[Callable[[str], Any], tuple[type, ...]] = {
     parse_flag: (bool, int),
@@ -93,7 +93,7 @@ def _read(path: Path, secrets: frozenset[str]) -> dict[str, tuple[int, object]]:
         table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = 1 + data.count(b"\n", 0, error.start)
-        raise FileError(f"{path}, line {line}: this is not UTF-8; save the file as that") from None
+        raise FileError(f"{path}, line {line}: this is not UTF-8; save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
         advice = """write each setting as in keep_alive = "10m\""""
         raise FileError(f"{path} is not TOML: {error}; {advice}") from None

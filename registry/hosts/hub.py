@@ -150,7 +150,7 @@ def _refusal(response: httpx.Response, repo: str, revision: str | None) -> Remot
         return RemoteDenied(f"Hugging Face rejects your token for {repo} ({status}): {_TOKEN_WAY}")
     if status == 429:
         return RemoteUnreachable(
-            "Hugging Face limits the rate of requests (429): wait a few minutes, or have a higher "
+            "Hugging Face limits the rate of requests (429): wait a few minutes, or get a higher "
             f"limit with an account: {_TOKEN_WAY}"
         )
     return RemoteUnreachable(

@@ -106,8 +106,8 @@ class Fetcher:
             partial.discard()
             raise RemoteRefused(
                 f"digest mismatch: {file.title} came twice as {error.actual}, not as "
-                f"{error.expected}; it is damaged there. Try again later, or tell those who run "
-                "the registry"
+                f"{error.expected}; it is damaged there. Try again later, or tell the registry's "
+                "operator"
             ) from None
         except BaseException:
             if not partial.arrived:

@@ -32,7 +32,7 @@ def prompt_overflow(
     prompt_tokens is only what they are at least."""
     longest = request.trained_context or context
     remedy = f"a longer context (num_ctx, up to {longest})" if context < longest else (
-        "another model, for this one has no longer context"
+        "another model, because this one supports no longer context"
     )  # fmt: skip
     # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
     return ContextOverflow(

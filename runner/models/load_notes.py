@@ -77,7 +77,7 @@ def _on_a_device(name: str) -> Callable[[Any, MemoryPlan], str | None]:
             return _UNUSED[name](plan)
         if plan.request.num_gpu == 0:
             return "num_gpu=0 has the processor compute the model"
-        gpus = ", ".join(f"{gib(gpu.free_bytes)} of {gpu} are free" for gpu in plan.devices)
+        gpus = ", ".join(f"{gib(gpu.free_bytes)} of {gpu} is free" for gpu in plan.devices)
         return f"the processor computes the model, no layer of it fits on a GPU: {gpus}"
 
     return reason

@@ -397,7 +397,7 @@ class Manager:
         )
         message = (
             f"{obstacle.message}; waited {waited_s:.0f} s ({source('load_timeout')}) for"
-            f" {busy or 'the models in memory'}: try again later, or end what they do"
+            f" {busy or 'the models in memory'}: try again later, or stop their requests"
         )
         details = {**obstacle.details, "retry_after_s": _HELD_RETRY_S}
         return type(obstacle)(message, **details)

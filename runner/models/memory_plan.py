@@ -311,8 +311,8 @@ def _with_swap(plan: MemoryPlan, shape: ModelShape, left: int) -> MemoryPlan:
 
 def _refusal(estimate: MemoryEstimate, available: int) -> InsufficientMemory:
     return InsufficientMemory(
-        f"needs {gib(estimate.host_bytes)} ({estimate.parts}), {gib(available)} are free; try a"
-        " smaller num_ctx or quantization",
+        f"needs {gib(estimate.host_bytes)} ({estimate.parts}), but only {gib(available)} is free;"
+        " try a smaller num_ctx or quantization",
         needed_bytes=estimate.host_bytes,
         available_bytes=available,
     )

@@ -306,8 +306,8 @@ class WorkerHandle(Worker):
         if self._lost_threads and (not self.busy or self._lost_threads >= _MAX_LOST_THREADS):
             self._end_with(
                 WorkerTimeout(
-                    f"the worker of {self.name} was terminated: what it did for other requests did "
-                    "not come to an end; the next request starts it again"
+                    f"the worker of {self.name} was terminated because it was stuck on other "
+                    "requests; the next request starts it again"
                 )
             )
 

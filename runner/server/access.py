@@ -59,7 +59,8 @@ async def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
         raise HttpError(
             403,
             "insufficient_scope",
-            f"the key {key.name!r} may {' and '.join(key.scopes)}, and this needs {needed}",
+            f"the key {key.name!r} has the scope {' and '.join(key.scopes)}, but this request needs"
+            f" {needed}",
         )
     return _caller(key)
 
@@ -108,8 +109,8 @@ def _unauthorized(*, is_given: bool, is_closed: bool) -> HttpError:
     reason = "the API key is invalid" if is_given else "an API key is required"
     if not is_closed:
         reason = (
-            "this daemon serves the user of this machine who started it, and others with an API "
-            "key, which that user makes with: hearth key add NAME"
+            "without an API key this daemon serves only the user who started it; that user creates "
+            "keys with: hearth key add NAME"
         )
     return HttpError(
         401,

@@ -11,7 +11,8 @@ def require_memory(what: str, needed_bytes: int, advice: str) -> None:
     available = available_bytes()
     if needed_bytes > available:
         raise InsufficientMemory(
-            f"{what} needs {needed_bytes >> 20} MiB, {available >> 20} MiB are free; {advice}",
+            f"{what} needs {needed_bytes >> 20} MiB, but only {available >> 20} MiB is free;"
+            f" {advice}",
             needed_bytes=needed_bytes,
             available_bytes=available,
         )

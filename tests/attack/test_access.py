@@ -44,7 +44,7 @@ def test_another_user_of_the_machine_gets_one_answer_to_everything(
     answers = ask(daemon.port, asked)
     assert {status for status, _ in answers} == {401}
     for _, body in answers:
-        assert "this daemon serves the user of this machine who started it" in body
+        assert "this daemon serves only the user who started it" in body
     assert len({body for _, body in answers if "type" not in body}) == 1  # those of one surface
     public: list[Asked] = [("GET", path, {}, None) for path in ("/", "/health", "/ready", "/docs")]
     told = ask(daemon.port, public)

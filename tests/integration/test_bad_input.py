@@ -281,7 +281,7 @@ def test_a_blob_that_cannot_fit_the_disk_is_refused_before_it_is_sent(
         b"Connection: close\r\nContent-Length: 1000000000000000\r\n\r\n" % (b"0" * 64),
     )
     assert answer.split()[1] == b"507"
-    assert b"it takes 1000 TB" in answer
+    assert b"it needs 1000 TB" in answer
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_name_that_is_not_resolved_is_told_from_a_refusal(
 ) -> None:
     ran = hearth(of_daemon(daemon), "pull", model)
     assert f"Error: cannot reach {NOWHERE}:443: its name cannot be resolved" in ran.stderr
-    assert "the network seems to be away" in ran.stderr
+    assert "the network seems to be down" in ran.stderr
     assert HERE in ran.stderr
 
 

@@ -96,7 +96,7 @@ def test_a_model_bigger_than_the_limit_is_refused_with_numbers(start_daemon: Sta
         error = response.json()["error"]
         assert error["code"] == "insufficient_memory"
         assert error["needed_bytes"] > error["available_bytes"] == 100 << 20
-        assert "100 MiB are free" in error["message"]
+        assert "only 100 MiB is free" in error["message"]
         assert loaded(client) == set()
 
 
@@ -174,7 +174,7 @@ def test_a_prompt_too_long_is_not_told_to_take_a_context_that_the_model_has_not(
     with start_daemon().client() as client:
         for num_ctx, remedy in (
             (1000, "a longer context (num_ctx, up to 4096)"),
-            (9999, "another model, for this one has no longer context"),
+            (9999, "another model, because this one supports no longer context"),
         ):
             told = client.post(CHAT, json=body("x" * 5000, num_ctx=num_ctx)).json()["error"]
             assert told["message"].endswith(f"shorten it, or use {remedy}")

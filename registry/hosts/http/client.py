@@ -267,7 +267,7 @@ def raise_if_transient(response: httpx.Response) -> None:
         status, host = response.status_code, response.request.url.netloc.decode("ascii")
         reason = f"{host} limits the rate of requests (429)"
         if status != 429:
-            reason = f"{host} responded with {status}, a fault of its own"
+            reason = f"{host} responded with {status}, an error of its own"
         raise RetryLater(f"{reason}; try again later", retry_after_s(response.headers))
 
 

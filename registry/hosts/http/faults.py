@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from registry.errors import RemoteRefused, shown
 from registry.hosts.host import RetryLater
 
-_AWAY = "the network seems to be away"
+_AWAY = "the network seems to be down"
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 
@@ -27,8 +27,8 @@ def connection_fault(error: BaseException, address: str) -> RetryLater | RemoteR
     system = next((f for f in faults if isinstance(f, OSError) and f.errno is not None), system)
     if isinstance(system, ssl.SSLCertVerificationError):
         return RemoteRefused(
-            f"the certificate of {address} cannot be verified: {system.verify_message}. For a host "
-            "that you trust all the same, use --insecure"
+            f"the certificate of {address} cannot be verified: {system.verify_message}. If you "
+            "trust the host anyway, use --insecure"
         )
     if isinstance(system, ssl.SSLError) and system.reason in _NO_TLS:
         return RemoteRefused(
@@ -45,13 +45,13 @@ def connection_fault(error: BaseException, address: str) -> RetryLater | RemoteR
 
 def _no_connection(system: OSError | None) -> str:
     if isinstance(system, socket.gaierror):
-        return f"its name cannot be resolved; it is misspelt, or {_AWAY}"
+        return f"its name cannot be resolved; it is misspelled, or {_AWAY}"
     if isinstance(system, ssl.SSLError):
         return f"TLS failed ({system.reason})"
     if system is None or system.errno in (None, errno.ETIMEDOUT):
         return f"no answer; {_AWAY}"
     if system.errno == errno.ECONNREFUSED:
-        return "the connection was refused; nothing listens there, or a firewall is between"
+        return "the connection was refused; nothing listens there, or a firewall blocks it"
     if system.errno in _NO_ROUTE:
         return f"there is no route to it; {_AWAY}"
     return os.strerror(system.errno or 0)

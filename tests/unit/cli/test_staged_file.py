@@ -114,7 +114,7 @@ def test_a_copy_that_does_not_fit_is_refused_with_the_numbers(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with (
-        pytest.raises(CliError, match=rf"takes 700 KB, and (0|999) B are free in {store}\. "),
+        pytest.raises(CliError, match=rf"needs 700 KB, but only (0|999) B is free in {store}\. "),
         staged(model, store, True, ignore),
     ):
         pytest.fail("it was placed")

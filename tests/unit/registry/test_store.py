@@ -330,15 +330,15 @@ def test_a_full_disk_is_told_with_numbers_and_leaves_nothing(store: Store) -> No
     assert caught.value.needed_bytes == 7
     free = shown_size(caught.value.free_bytes)
     assert caught.value.message == (
-        f"cannot write the blob: not enough space on the disk (ENOSPC); it takes 7 B, and {free} "
-        "are free. Remove models or other files"
+        "cannot write the blob: not enough space on the disk (ENOSPC); it needs 7 B, but only "
+        f"{free} is free. Remove models or other files"
     )
     assert not list((store.root / "tmp").iterdir())
     assert install(store, "ember", b"weights") == store.get(EMBER).manifest
 
 
 def test_more_than_is_free_is_refused_before_anything_is_written(store: Store) -> None:
-    with pytest.raises(StoreFull, match="it takes 1152922 TB, and"):
+    with pytest.raises(StoreFull, match="it needs 1152922 TB, but"):
         store.blob_writer(size_bytes=2**60).__enter__()
     assert not list((store.root / "tmp").iterdir())
 

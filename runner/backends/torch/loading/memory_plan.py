@@ -173,7 +173,7 @@ def _check_fits(plan: TorchMemoryPlan) -> None:
     if plan.total_bytes + RESERVE_BYTES > free:
         raise ModelLoadFailed(
             f"the model needs {_mib(plan.total_bytes + RESERVE_BYTES)} of the GPU's memory,"
-            f" {_mib(free)} are free; try a smaller num_ctx or num_parallel"
+            f" but only {_mib(free)} is free; try a smaller num_ctx or num_parallel"
         )
 
 

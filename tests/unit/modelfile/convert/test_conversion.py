@@ -241,7 +241,7 @@ def test_a_full_disk_is_found_before_anything_is_written(
 ) -> None:
     write_checkpoint(tmp_path)
     monkeypatch.setattr("registry.atomic.free_bytes", lambda _: 100)
-    with pytest.raises(StoreFull, match="100 B are free") as caught:
+    with pytest.raises(StoreFull, match="100 B is free") as caught:
         run(tmp_path)
     assert caught.value.errno == errno.ENOSPC
     assert not list(tmp_path.glob("*.gguf*"))

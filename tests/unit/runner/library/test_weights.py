@@ -355,7 +355,7 @@ async def test_too_little_space_is_told_before_the_work(
     store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("registry.atomic.free_bytes", lambda directory: 5)
-    with pytest.raises(StoreFull, match="5 B are free"):
+    with pytest.raises(StoreFull, match="5 B is free"):
         await builder(store, jobs, WeightsInput(checkpoint(store)))[0].build()
     assert jobs.ran == []
 

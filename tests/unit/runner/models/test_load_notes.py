@@ -71,7 +71,7 @@ def on(count: int, layers: int = 3, **request: Any) -> MemoryPlan:
         ({"num_gpu": 0}, on(1), "the model is loaded already, with another value"),
         ({"num_gpu": 3}, on(1, num_gpu=2), "the model is loaded already, with another value"),
         ({"num_gpu": 9}, on(1, 0, num_gpu=9),
-         "no layer of it fits on a GPU: 1.0 GiB of CUDA0 (RTX) are free"),
+         "no layer of it fits on a GPU: 1.0 GiB of CUDA0 (RTX) is free"),
         ({"main_gpu": 1}, on(2, main_gpu=1), None),
         ({"main_gpu": 1}, on(2, 0, num_gpu=0, main_gpu=1), "num_gpu=0 has the processor compute"),
         ({"main_gpu": 1}, on(2, main_gpu=1, split_mode="row"), "split_mode=row uses all GPUs"),

@@ -215,14 +215,14 @@ async def test_a_worker_with_a_lost_thread_ends_what_it_has_begun_and_is_replace
     worker._send({"op": "second"})
     assert await first == [1]
     await failed.wait()
-    with pytest.raises(WorkerTimeout, match="did not come to an end"):
+    with pytest.raises(WorkerTimeout, match="was stuck on other requests"):
         await worker.tokenize("a", add_special=False)
     await worker.close()
 
 
 async def test_and_at_once_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = await start(monkeypatch, READY + LOST.replace("LATER", "2"))
-    with pytest.raises(WorkerTimeout, match="did not come to an end"):
+    with pytest.raises(WorkerTimeout, match="was stuck on other requests"):
         await worker.tokenize("a", add_special=False)
     await worker.close()
 

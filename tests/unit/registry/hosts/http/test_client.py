@@ -40,7 +40,7 @@ def test_retry_after_may_be_a_date() -> None:
     ("status", "words"),
     [
         (429, "reg.example:5000 limits the rate of requests (429); try again later"),
-        (503, "reg.example:5000 responded with 503, a fault of its own; try again later"),
+        (503, "reg.example:5000 responded with 503, an error of its own; try again later"),
     ],
 )
 def test_what_may_pass_is_said_in_words(status: int, words: str) -> None:

@@ -47,7 +47,7 @@ def caused(error: Exception, *causes: BaseException) -> Exception:
         (httpx.ConnectTimeout("", request=None), "cannot reach h:1: no answer; the network seems"),
         (
             caused(httpx.ConnectError("x"), OSError("all"), OSError(errno.EHOSTUNREACH, "x")),
-            "cannot reach h:1: there is no route to it; the network seems to be away",
+            "cannot reach h:1: there is no route to it; the network seems to be down",
         ),
         (
             caused(
@@ -55,7 +55,7 @@ def caused(error: Exception, *causes: BaseException) -> Exception:
                 OSError("all"),
                 ExceptionGroup("", [OSError(errno.ENETUNREACH, "x"), OSError(errno.EIO, "y")]),
             ),
-            "cannot reach h:1: there is no route to it; the network seems to be away",
+            "cannot reach h:1: there is no route to it; the network seems to be down",
         ),
         (
             caused(httpx.ConnectError("x"), OSError(errno.EMFILE, "x")),

@@ -90,7 +90,7 @@ def test_a_gpu_that_is_too_small_is_told_before_the_load(
 ) -> None:
     monkeypatch.setattr(planning, "device_for", lambda *_: "cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (100 << 20, 100 << 20))
-    with pytest.raises(ModelLoadFailed, match="100 MiB are free; try a smaller num_ctx"):
+    with pytest.raises(ModelLoadFailed, match="100 MiB is free; try a smaller num_ctx"):
         plan()
 
 
