@@ -68,7 +68,7 @@ class ClusterStatus(TypedDict):
 
 @route("GET", "/api/cluster")
 async def show_cluster(http: HttpRequest) -> ClusterStatus:
-    """The nodes and deployments of the cluster that this machine is in."""
+    """The nodes and deployments of this machine's cluster."""
     status = await http.services.cluster.opened().status()
     return {"nodes": status["nodes"], "deployments": status["deployments"]}
 
@@ -90,7 +90,7 @@ async def deploy_model(http: HttpRequest, body: DeployBody) -> DeployedModel:
 
 @route("POST", "/api/cluster/scale")
 async def scale_model(http: HttpRequest, body: ScaleBody) -> DeployedModel:
-    """Change how many replicas a deployment has. Those that go finish their answers."""
+    """Change the number of replicas of a deployment. Those that go finish their answers."""
     cluster = http.services.cluster.opened()
     scaled = await cluster.scale(body.model, body.min_replicas, body.max_replicas)
     return {"model": scaled["model"], "digest": scaled["digest"], "replicas": scaled["replicas"]}

@@ -16,7 +16,7 @@ from runner.settings import LOG_FILE
 
 @route("GET", "/", scope="public", streams="text/plain")
 async def root(http: HttpRequest) -> None:
-    """The page for browsers; for programs what Ollama's clients look for, in our own words."""
+    """The web page for browsers; for programs, a text that Ollama's clients look for."""
     if wants_page(http):
         await send_page(http)
         return
@@ -27,13 +27,13 @@ async def root(http: HttpRequest) -> None:
 
 @route("GET", "/health", scope="public")
 async def health(_http: HttpRequest) -> StatusResponse:
-    """Alive: the event loop answers."""
+    """200 while the daemon is alive."""
     return {"status": "ok"}
 
 
 @route("GET", "/ready", scope="public")
 async def ready(http: HttpRequest) -> StatusResponse | None:
-    """Ready for requests; 503 while the daemon stops."""
+    """200 while requests are taken; 503 while the daemon stops."""
     if not http.services.draining:
         return {"status": "ready"}
     await http.reply(StatusResponse(status="stopping"), 503)
@@ -42,8 +42,8 @@ async def ready(http: HttpRequest) -> StatusResponse | None:
 
 @route("GET", "/api/version", scope="inference")
 async def version(http: HttpRequest) -> VersionResponse:
-    """Who answers here. pid and store are for the message of a second daemon, drain_timeout_s
-    and log for the commands that end it and show its log."""
+    """The versions of hearth and of the Ollama API. pid and store are for the message of a second
+    daemon, drain_timeout_s and log for the commands that end it and show its log."""
     services = http.services
     settings = services.settings
     return {
@@ -61,7 +61,8 @@ async def version(http: HttpRequest) -> VersionResponse:
 
 @route("GET", "/metrics", scope="metrics", streams="text/plain")
 async def metrics(http: HttpRequest) -> None:
-    """All metrics. A worker that does not tell its state in time is left out."""
+    """All metrics in Prometheus' format. A worker that does not tell its state in time is left
+    out."""
     services = http.services
     text = await services.metrics.text(services.models.present, services.uptime_s)
     started_s = int(time.time() - services.uptime_s)

@@ -22,13 +22,14 @@ class KeyRequest(WireModel):
 
 @route("GET", "/api/keys")
 async def list_keys(http: HttpRequest) -> KeyList:
-    """Answer {"keys": [{"name", "scopes", "created_at"}]}; no key can be read back."""
+    """List the keys: {"keys": [{"name", "scopes", "created_at"}]}; the keys themselves cannot be
+    read back."""
     return {"keys": [_entry(key) for key in http.services.keys.keys]}
 
 
 @route("POST", "/api/keys")
 async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
-    """Make a key; answer {"name", "scopes", "key"}."""
+    """Create a key: {"name", "scopes", "key"}."""
     scopes = list(dict.fromkeys(body.scopes))
     text = await asyncio.to_thread(http.services.keys.add, body.name, tuple(scopes))
     return {"name": body.name, "scopes": [*scopes], "key": text}
@@ -36,7 +37,7 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
-    """Take a key away; the last one stays while other machines can reach the daemon. What the key
+    """Remove a key; the last one stays while other machines can reach the daemon. What the key
     has in the making ends: batches, responses and pulls in the background, streams that can be
     resumed."""
     services, name = http.services, http.parameter("name")

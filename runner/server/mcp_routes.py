@@ -63,7 +63,7 @@ class McpCall(WireModel):
 
 @route("GET", "/api/mcp")
 async def list_servers(http: HttpRequest) -> McpList:
-    """The MCP servers of mcp.json."""
+    """List the MCP servers of mcp.json."""
     host = http.services.mcp
     servers = await host.servers()
     return {
@@ -77,7 +77,7 @@ async def list_servers(http: HttpRequest) -> McpList:
 
 @route("POST", "/api/mcp/tools")
 async def list_tools(http: HttpRequest, body: McpServers) -> OfferedTools:
-    """The tools of servers, which are started where they do not run."""
+    """List the tools of servers, which are started if necessary."""
     offered: list[tuple[str, McpTool]] = []
     problems: list[str] = []
     configs: dict[str, ServerConfig] = {}

@@ -55,7 +55,7 @@ class EvalRequest(WireModel):
 
 @route("POST", "/api/eval", streams=NDJSON)
 async def evaluate(http: HttpRequest, body: EvalRequest) -> StatusResponse | None:
-    """Measure, telling how far it is. A client that leaves ends it."""
+    """Measure the perplexity of a model, with progress. A client that leaves ends it."""
     library = http.services.library
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():

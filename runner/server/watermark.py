@@ -52,7 +52,8 @@ class WatermarkDetection(TypedDict):
 
 @route("POST", "/v1/watermark/detect", scope="inference")
 async def detect_watermark(http: HttpRequest, body: DetectRequest) -> WatermarkDetection:
-    """Tokenize the text and count its green tokens. The model is loaded; nothing is generated."""
+    """Look for a watermark: tokenize the text and count its green tokens. The model is loaded;
+    nothing is generated."""
     if (body.text is None) == (body.tokens is None):
         raise InvalidRequest("send exactly one of text and tokens", param="text")
     check_size([body.text or ""], "text")

@@ -41,7 +41,7 @@ async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse
 
 @route("POST", "/v1/messages/count_tokens", "/messages/count_tokens", scope="inference")
 async def count_tokens(http: HttpRequest, body: CountTokensRequest) -> CountTokensResponse:
-    """Answer how many tokens the prompt of a conversation has."""
+    """Count the prompt tokens of a conversation."""
     request = body.prompt_request(await in_steps(messages_of, body))
     kept = replace(request, keep_alive_s=keep_alive_s(body.keep_alive))
     return {"input_tokens": await count_tokens_of(http, kept)}

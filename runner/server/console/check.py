@@ -42,7 +42,7 @@ class ModelfileRequest(WireModel):
 
 @route("POST", "/api/check")
 async def check(http: HttpRequest, body: ModelfileRequest) -> ModelfileResponse:
-    """Check a Modelfile, and make of it what /api/create takes."""
+    """Check a Modelfile and convert it to the body of /api/create."""
     return await asyncio.to_thread(_check, http.services.library, body.modelfile, body.files)
 
 

@@ -24,7 +24,7 @@ class PlanRequest(WireModel):
 
 @route("POST", "/api/plan", scope="inference")
 async def plan(http: HttpRequest, body: PlanRequest) -> PlanResponse:
-    """What loading a model would take of the memory that is free. Nothing is loaded."""
+    """Estimate the memory that loading a model would take. Nothing is loaded."""
     options = check_options(body.options)
     return _fields(body.model, await http.services.models.forecast(body.model, options))
 

@@ -27,14 +27,14 @@ class PullStartRequest(WireModel):
 
 @route("GET", "/api/pulls", scope="pull")
 async def list_pulls(http: HttpRequest) -> PullList:
-    """The pulls in the background, in the order in which they were asked for, ended ones too."""
+    """List the pulls in the background in the order of their requests, including ended ones."""
     pulls = http.services.pulls.of(current_caller().sees)
     return {"pulls": [_entry(pull) for pull in pulls]}
 
 
 @route("POST", "/api/pulls", scope="pull")
 async def start_pull(http: HttpRequest, body: PullStartRequest) -> PullEntry:
-    """Begin to pull a model; GET /api/pulls tells how far it is."""
+    """Start a pull in the background; GET /api/pulls shows its progress."""
     caller = current_caller()
     reach = Reach(private=caller.trusted, paths=opens_paths(http))
     return _entry(http.services.pulls.start(body.model, caller.id, reach, body.insecure))
@@ -42,7 +42,7 @@ async def start_pull(http: HttpRequest, body: PullStartRequest) -> PullEntry:
 
 @route("POST", "/api/pulls/{number}/pause", scope="pull")
 async def pause_pull(http: HttpRequest) -> PullEntry:
-    """End the transfer and keep what has arrived."""
+    """Pause a pull and keep what has arrived."""
     pull = _asked(http)
     await http.services.pulls.pause(pull)
     return _entry(pull)
@@ -50,7 +50,7 @@ async def pause_pull(http: HttpRequest) -> PullEntry:
 
 @route("POST", "/api/pulls/{number}/resume", scope="pull")
 async def resume_pull(http: HttpRequest) -> PullEntry:
-    """Go on with a pull that was paused or has failed."""
+    """Resume a pull that was paused or has failed."""
     pull = _asked(http)
     http.services.pulls.resume(pull)
     return _entry(pull)
@@ -58,7 +58,7 @@ async def resume_pull(http: HttpRequest) -> PullEntry:
 
 @route("DELETE", "/api/pulls/{number}", scope="pull")
 async def remove_pull(http: HttpRequest) -> StatusResponse:
-    """End a pull, remove what has arrived and forget it. A model that is complete stays."""
+    """Cancel a pull and remove what has arrived. A model that is complete stays."""
     await http.services.pulls.remove(_asked(http))
     return {"status": "success"}
 

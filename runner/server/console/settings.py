@@ -11,7 +11,7 @@ from runner.settings import Explained, config_path
 
 @route("GET", "/api/settings")
 async def show_settings(http: HttpRequest) -> SettingsResponse:
-    """Every setting with its value and where that comes from. Secrets are not shown."""
+    """List every setting with its value and source. Secrets are not shown."""
     services = http.services
     settings = services.settings
     return {

@@ -27,7 +27,7 @@ _OWN_PATHS = ("/api/requests", "/api/log")
 
 @route("GET", "/api/requests")
 async def list_requests(http: HttpRequest) -> RequestList:
-    """The requests that are being answered, but for those of this route and of the log. Batches
+    """List the requests in progress, except those of this route and of the log. Batches
     and responses in the background are no requests."""
     services = http.services
     names = {key.id: key.name for key in services.keys.keys}
@@ -49,7 +49,7 @@ def _request(request: RequestInFlight, names: dict[str, str]) -> RequestEntry:
 
 @route("DELETE", "/api/requests/{number}")
 async def cancel_request(http: HttpRequest) -> StatusResponse:
-    """End a request; its client is told that it was cancelled."""
+    """Cancel a request; its client gets an error."""
     number = number_of(http)
     request = http.services.requests.find(number)
     if request is None:
@@ -60,7 +60,7 @@ async def cancel_request(http: HttpRequest) -> StatusResponse:
 
 @route("GET", "/api/log")
 async def show_log(http: HttpRequest) -> LogResponse:
-    """The newest records: ?level= and above, ?after= a number, ?limit= of them at most."""
+    """The newest log records: ?level= and above, ?after= a number, at most ?limit=."""
     query = query_params(http.scope["query_string"], 20)
     level = _LEVELS.get(query.get("level", "debug"))
     if level is None:

@@ -25,7 +25,7 @@ class _Scales(WireModel):
 
 @route("GET", "/lora-adapters", scope="inference")
 async def list_adapters(http: HttpRequest) -> list[AdapterState]:
-    """The adapters of the model that ?model= names, or of the only one."""
+    """List the adapters of the model in ?model=, or of the only one."""
     served = await served_model(http)
     loaded = float(served.bundle.parameters.get("lora_scale", 1.0))
     given = http.services.models.adapter_scales.get(str(served.bundle.digest))
@@ -41,8 +41,8 @@ async def list_adapters(http: HttpRequest) -> list[AdapterState]:
 
 @route("POST", "/lora-adapters", takes="application/json")
 async def scale_adapters(http: HttpRequest) -> Success:
-    """Set the scales of a model's adapters, those not in the list to 0, for all requests without
-    lora; [] makes them as PARAMETER lora_scale has them. Until the daemon stops."""
+    """Set the scales of a model's adapters for all requests without lora; those not in the list get
+    0; [] restores PARAMETER lora_scale. Until the daemon stops."""
     served = await served_model(http)
     body = await http.body(MAX_LIST_BYTES)
     try:

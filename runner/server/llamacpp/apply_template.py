@@ -80,7 +80,7 @@ class ApplyTemplateRequest(WireModel):
 
 @route("POST", "/apply-template", scope="inference")
 async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> ApplyTemplateResponse:
-    """Answer {"prompt": ...}."""
+    """Render a conversation: {"prompt": ...}."""
     messages = await in_steps(messages_of, body.messages)
     options = check_options(body.options)
     await require_vision(http.services.library, body.model, messages, options)

@@ -28,7 +28,7 @@ class NativeCompletionRequest(NativeFields):
 async def completion(
     http: HttpRequest, body: NativeCompletionRequest
 ) -> CompletionResponse | list[CompletionResponse] | None:
-    """Continue a prompt, or several: then the answer is a list."""
+    """Continue a prompt; for several prompts the answer is a list."""
     prompts, several = prompts_of(body.prompt, "prompt", MAX_SEQUENCES)
     wanted = body.native_request(shift=http.services.settings.context_shift)
     requests = await _requests(http, body, wanted, prompts)

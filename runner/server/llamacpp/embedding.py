@@ -40,7 +40,7 @@ class NativeEmbeddingRequest(WireModel):
 async def native_embeddings(
     http: HttpRequest, body: NativeEmbeddingRequest
 ) -> list[NativeEmbedding]:
-    """The vectors of each input: one, or with the pooling none one for each token."""
+    """Compute one vector for each input, or with pooling none one for each token."""
     given = body.content if body.input is None else body.input
     if given is None:
         raise InvalidRequest("send exactly one of input and content", param="input")

@@ -57,7 +57,7 @@ class InfillRequest(NativeFields):
 
 @route("POST", "/infill", scope="inference", streams=EVENT_STREAM)
 async def infill(http: HttpRequest, body: InfillRequest) -> CompletionResponse | None:
-    """Answer one object, or events with the text as it comes and then that object."""
+    """Fill in the middle: one object, or events with the text and then that object."""
     async with (
         http.cancelled_on_disconnect(),
         prepare(http.services, body.generate_request()) as generation,

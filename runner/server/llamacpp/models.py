@@ -26,7 +26,7 @@ class ModelNameRequest(WireModel):
 
 @route("POST", "/models/load", scope="inference")
 async def load_model(http: HttpRequest, body: ModelNameRequest) -> Success:
-    """Begin to load a model; /v1/models tells when it is there."""
+    """Start loading a model; /v1/models shows when it is loaded."""
     services = http.services
     services.library.find(body.model)
     task = asyncio.create_task(_load(services, body.model))
@@ -37,7 +37,7 @@ async def load_model(http: HttpRequest, body: ModelNameRequest) -> Success:
 
 @route("POST", "/models/unload", scope="inference")
 async def unload_model(http: HttpRequest, body: ModelNameRequest) -> Success:
-    """Let a model leave the memory as soon as nobody uses it."""
+    """Unload a model as soon as no request uses it."""
     await http.services.models.unload(body.model)
     return {"success": True}
 

@@ -38,7 +38,8 @@ class ServedModel:
 
 @route("GET", "/props", scope="inference")
 async def props(http: HttpRequest) -> PropsResponse:
-    """The model that ?model= names, or the only one; with several what concerns all of them."""
+    """Properties of the model in ?model=, or of the only one; with several models, what they
+    share."""
     services, name = http.services, _asked(http, "model")
     installed = [stored for stored in services.library.models() if stored.fault is None]
     if not name and not services.settings.default_model and len(installed) != 1:
@@ -57,7 +58,7 @@ async def props(http: HttpRequest) -> PropsResponse:
 
 @route("GET", "/slots", scope="inference")
 async def slots(http: HttpRequest) -> list[SlotState]:
-    """The slots of a model; with ?fail_on_no_slot=1 an error where none is free."""
+    """List the slots of a model; with ?fail_on_no_slot=1 an error if none is free."""
     served = await served_model(http)
     busy = 0
     if served.resident is not None and served.resident.load.loaded:

@@ -67,7 +67,7 @@ class ScoreRequest(WireModel):
 
 @route("POST", "/v1/rerank", "/rerank", "/reranking", "/v1/reranking", scope="inference")
 async def rerank(http: HttpRequest, body: RerankRequest) -> RerankResponse | list[TeiScore]:
-    """The documents, the nearest to the query first."""
+    """Rank documents, the nearest to the query first."""
     given = body.texts or body.documents
     if given is None or (body.texts and body.documents):
         raise InvalidRequest("send exactly one of documents and texts", param="documents")
@@ -91,7 +91,7 @@ async def rerank(http: HttpRequest, body: RerankRequest) -> RerankResponse | lis
 
 @route("POST", "/v1/score", "/score", scope="inference")
 async def score(http: HttpRequest, body: ScoreRequest) -> ScoreResponse:
-    """One score for each pair of texts."""
+    """Score each pair of texts."""
     left, right = _texts(body.text_1, "text_1"), _texts(body.text_2, "text_2")
     if len(left) != len(right) and len(left) != 1:
         raise InvalidRequest(

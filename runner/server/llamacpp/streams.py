@@ -27,8 +27,8 @@ class StreamLookupRequest(WireModel):
 
 @route("GET", "/v1/stream", scope="inference", streams=EVENT_STREAM)
 async def resume_stream(http: HttpRequest) -> None:
-    """The answer of ?conv_id= from byte ?from= on, and what is still to come of it. 503 before it
-    has begun."""
+    """Read the answer of ?conv_id= from byte ?from= on, including what is still to come. 503 before
+    it has begun."""
     conversation, start = _asked(http)
     session = http.services.streams.find(conversation)
     if session is None:
@@ -47,7 +47,7 @@ async def resume_stream(http: HttpRequest) -> None:
 
 @route("DELETE", "/v1/stream", scope="inference")
 async def stop_stream(http: HttpRequest) -> None:
-    """End the answer of ?conv_id= and forget it. Nothing happens where there is none."""
+    """End the answer of ?conv_id= and discard it. Nothing happens where there is none."""
     http.services.streams.stop(_asked(http)[0])
     await http.pass_on({"type": "http.response.start", "status": 204, "headers": []})
     await http.finish()
@@ -55,7 +55,7 @@ async def stop_stream(http: HttpRequest) -> None:
 
 @route("POST", "/v1/streams/lookup", scope="inference")
 async def look_up_streams(http: HttpRequest, body: StreamLookupRequest) -> list[StreamState]:
-    """Which of the caller's conversations have an answer that can be resumed."""
+    """List the caller's conversations whose answer can be resumed."""
     found = {
         name: session
         for conversation in dict.fromkeys(body.conversation_ids)

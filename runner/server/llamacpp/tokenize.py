@@ -80,7 +80,7 @@ class DetokenizeRequest(WireModel):
 
 @route("POST", "/tokenize", scope="inference")
 async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse:
-    """Answer {"count", "max_model_len", "tokens", "token_strs"}; with_pieces: "tokens" as
+    """Tokenize a text: {"count", "max_model_len", "tokens", "token_strs"}; with_pieces: "tokens" as
     llama.cpp's objects {"id", "piece"}."""
     given = [part for part in (body.prompt, body.content, body.messages) if part is not None]
     if len(given) != 1:
@@ -131,7 +131,7 @@ async def _with_pieces(tokens: Sequence[int], pieces: Sequence[str]) -> list[Tok
 
 @route("POST", "/detokenize", scope="inference")
 async def detokenize(http: HttpRequest, body: DetokenizeRequest) -> DetokenizeResponse:
-    """Answer {"prompt", "content"}, the same text."""
+    """Detokenize: {"prompt", "content"}, both the same text."""
     async with leased(http, body.model, body.keep_alive) as lease:
         text = await lease.worker.detokenize(body.tokens, special=True)
         return {"prompt": text, "content": text}
@@ -139,8 +139,7 @@ async def detokenize(http: HttpRequest, body: DetokenizeRequest) -> DetokenizeRe
 
 @route("GET", "/tokenizer_info", scope="inference")
 async def tokenizer_info(http: HttpRequest) -> TokenizerInfo:
-    """The tokens around the texts of the model that ?model= names, or the only one, and its
-    template."""
+    """The special tokens and the template of the model in ?model=, or of the only one."""
     async with leased(http, asked_model(http), None) as lease:
         info = lease.worker.info
         return {

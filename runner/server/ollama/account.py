@@ -11,13 +11,13 @@ from runner.server.routes import route
 
 @route("GET", "/api/status", scope="inference")
 async def status(_http: HttpRequest) -> CloudStatusResponse:
-    """No model runs anywhere else."""
+    """Say that there is no cloud."""
     return {"cloud": {"disabled": True, "source": "config"}}
 
 
 @route("POST", "/api/me", scope="inference")
 async def me(_http: HttpRequest) -> None:
-    """Nobody is signed in. Raises HttpError 401."""
+    """Say that nobody is signed in. Raises HttpError 401."""
     raise HttpError(
         401, "not_signed_in", "not signed in: hearth runs models on this machine, without accounts"
     )
@@ -25,5 +25,5 @@ async def me(_http: HttpRequest) -> None:
 
 @route("POST", "/api/signout", scope="inference")
 async def sign_out(_http: HttpRequest) -> None:
-    """Nobody is signed in. Raises HttpError 401."""
+    """Say that nobody is signed in. Raises HttpError 401."""
     raise HttpError(401, "not_signed_in", "you are not currently signed in")

@@ -17,7 +17,7 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/blobs/upload", takes="application/octet-stream")
 async def upload_blob(http: HttpRequest) -> UploadedBlob:
-    """Store the body, and tell its digest: browsers cannot compute that of a large file. A
+    """Store the body and return its digest, which browsers cannot compute for a large file. A
     connection that breaks leaves nothing."""
     digest, size_bytes = await receive_upload(
         http.services.library, http.body_size_bytes, http.chunks()
@@ -27,7 +27,7 @@ async def upload_blob(http: HttpRequest) -> UploadedBlob:
 
 @route("HEAD", "/api/blobs/{digest}")
 async def head_blob(http: HttpRequest) -> None:
-    """200 when the store has the blob."""
+    """200 if the store has the blob."""
     digest = http.parameter("digest")
     if not has_blob(http.services.library, digest):
         raise HttpError(404, "blob_missing", f"blob {digest} is not in the store")
@@ -45,9 +45,9 @@ async def put_blob(http: HttpRequest) -> None:
 
 @route("POST", "/api/blobs", streams=NDJSON)
 async def take_blob(http: HttpRequest, body: IncomingRequest) -> StatusResponse | None:
-    """Make a file of the store's folder for incoming files a blob: progress as NDJSON, the digest
-    in the last line. 400 when it is not there: the client means another store. The file is gone
-    afterwards, also when the client leaves before the end."""
+    """Turn a file in the store's folder for incoming files into a blob; progress as NDJSON, the
+    digest in the last line. 400 when it is not there: the client means another store. The file is
+    gone afterwards, also when the client leaves before the end."""
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         digest, size_bytes = await take_file(http.services.library, body.file, answer.report)

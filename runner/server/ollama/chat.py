@@ -30,7 +30,7 @@ from runner.types import GenerateRequest, Message, ToolCall
 
 @route("POST", "/api/chat", scope="inference", streams=NDJSON)
 async def chat(http: HttpRequest, body: OllamaChatRequest) -> OllamaChatResponse | None:
-    """Answer a conversation; without messages load or unload the model."""
+    """Answer a conversation; without messages, load or unload the model."""
     answer: OllamaChatResponse | None
     if body.messages:
         messages = await in_steps(_messages, body.messages)
@@ -42,8 +42,8 @@ async def chat(http: HttpRequest, body: OllamaChatRequest) -> OllamaChatResponse
 
 @route("POST", "/api/generate", scope="inference", streams=NDJSON)
 async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGenerateResponse | None:
-    """Answer one prompt, through the chat template unless raw; without a prompt load or unload
-    the model."""
+    """Answer one prompt, with the chat template unless raw; without a prompt, load or unload the
+    model."""
     answer: OllamaGenerateResponse | None
     if not (body.prompt or body.images or body.suffix):
         answer = await load_or_unload(http, body, {"response": ""})

@@ -20,7 +20,7 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/create", streams=NDJSON)
 async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | None:
-    """Build a model from an installed one, one to be pulled, or uploaded files. A client that
+    """Create a model from an installed one, one to pull, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
     answer = ProgressStream(http, body.stream is not False)
     description = Description(parse_name(body.model_name), **_given(body, Instructions))

@@ -18,7 +18,7 @@ from runner.types import EmbeddingForm
 
 @route("POST", "/api/embed", scope="inference")
 async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
-    """One vector for each input; without input the model is loaded only."""
+    """Compute one vector for each input; without input, only load the model."""
     inputs = inputs_of(body.input) if body.input else []
     options = check_options(body.options)
     began_s = asyncio.get_running_loop().time()
@@ -50,7 +50,7 @@ def _cut(vector: Sequence[float], dimensions: int, form: EmbeddingForm) -> list[
 
 @route("POST", "/api/embeddings", scope="inference")
 async def embed_one(http: HttpRequest, body: LegacyEmbedRequest) -> LegacyEmbedResponse:
-    """The vector of one prompt; without a prompt the model is loaded only."""
+    """Compute the vector of one prompt; without a prompt, only load the model."""
     options = check_options(body.options)
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vector: tuple[float, ...] = ()

@@ -15,7 +15,7 @@ from runner.server.routes import route
 
 @route("POST", "/api/login")
 async def login(http: HttpRequest, body: LoginRequest) -> StatusResponse:
-    """Check a name and a password with the registry, and keep them."""
+    """Verify a user name and password with a registry, and store them."""
     library = http.services.library
     await library.login(
         body.host,
@@ -29,6 +29,6 @@ async def login(http: HttpRequest, body: LoginRequest) -> StatusResponse:
 
 @route("POST", "/api/logout")
 async def logout(http: HttpRequest, body: LoginRequest) -> LogoutResponse:
-    """Forget what login kept. removed: false when there was nothing."""
+    """Remove the stored user name and password. removed: false when there was nothing."""
     removed = await http.services.library.logout(body.host)
     return {"status": "success", "removed": removed}

@@ -38,7 +38,7 @@ _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbos
 
 @route("GET", "/api/tags", scope="inference")
 async def tags(http: HttpRequest) -> TagsResponse:
-    """All installed models, newest first. A damaged one is listed with its fault."""
+    """List all installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
     http.services.known_models.keep_only(models)
     whose = parents(models)
@@ -82,7 +82,7 @@ def _details(details: ModelDetails, parent: StoredModel | None) -> OllamaModelDe
 
 @route("GET", "/api/ps", scope="inference")
 async def ps(http: HttpRequest) -> PsResponse:
-    """The loaded models, last used first."""
+    """List the loaded models, last used first."""
     residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item.load) for item in residents))
     adapted = any(item.bundle.adapters for item in residents)  # else nothing has to be read
@@ -140,7 +140,7 @@ def _expiry(left_s: float) -> str:
 
 @route("POST", "/api/show", scope="inference")
 async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
-    """Everything about one installed model."""
+    """Show an installed model."""
     services = http.services
     stored = services.library.find(body.model_name)
     bundle = await asyncio.to_thread(services.library.read, stored)
@@ -217,14 +217,14 @@ def _plain(value: Any, verbose: bool) -> Any:
 
 @route("POST", "/api/copy")
 async def copy(http: HttpRequest, body: CopyRequest) -> None:
-    """Give a model a second name."""
+    """Copy a model to a new name."""
     await http.services.library.copy(body.source, body.destination)
     await http.reply_bytes(b"", "application/json")
 
 
 @route("DELETE", "/api/delete")
 async def delete(http: HttpRequest, body: OllamaModelRequest) -> None:
-    """Remove a model, and what is saved of its prompts. It leaves the memory first, or after the
+    """Remove a model and its saved prompts. It leaves the memory first, or after the
     answers that are running."""
     name = await http.services.library.delete(body.model_name)
     await asyncio.to_thread(http.services.prefixes.clear, name.short)

@@ -23,7 +23,7 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/pull", scope="pull", streams=NDJSON)
 async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
-    """Bring a model into the store. The last line also has the name that it has there,
+    """Pull a model into the store. The last line also has the name that it has there,
     and for a model that is there already and could not be checked unchecked, why not.
     destination, which may be that of another model, needs the scope admin."""
     if body.destination is not None and not current_caller().admin:
@@ -47,7 +47,7 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
 
 @route("POST", "/api/push", streams=NDJSON)
 async def push(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
-    """Send a model of the store to its registry."""
+    """Push a model to its registry."""
     if body.destination is not None:
         raise InvalidRequest(
             "destination is for pulls: a push goes where the model's name says; copy the model to "

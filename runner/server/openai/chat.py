@@ -76,7 +76,7 @@ async def chat_completions(
     scope="inference",
 )
 async def chat_input_tokens(http: HttpRequest, body: ChatCompletionRequest) -> InputTokens:
-    """Answer how many tokens the prompt of a conversation has."""
+    """Count the prompt tokens of a conversation."""
     request = await _request(http, body)
     return {"object": "chat.input_tokens", "input_tokens": await count_tokens(http, request)}
 

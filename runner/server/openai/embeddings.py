@@ -21,7 +21,7 @@ from runner.server.routes import route
 
 @route("POST", "/v1/embeddings", scope="inference")
 async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResponse:
-    """One vector for each input."""
+    """Compute one vector for each input."""
     plain = inputs_of(body.input)
     if plain is not None and (not plain or any(len(item) == 0 for item in plain)):
         raise InvalidRequest("input is empty or contains an empty entry", param="input")

@@ -45,7 +45,7 @@ class UnloadAdapterRequest(WireModel):
 
 @route("POST", "/v1/load_lora_adapter")
 async def load_lora_adapter(http: HttpRequest, body: LoadAdapterRequest) -> StatusResponse:
-    """Bring a LoRA adapter into the worker of its model."""
+    """Load a LoRA adapter into the worker of its model."""
     services, name = http.services, parse_name(body.lora_name, "lora_name")
     async with http.cancelled_on_disconnect():
         if body.lora_path:
@@ -58,7 +58,7 @@ async def load_lora_adapter(http: HttpRequest, body: LoadAdapterRequest) -> Stat
 
 @route("POST", "/v1/unload_lora_adapter")
 async def unload_lora_adapter(http: HttpRequest, body: UnloadAdapterRequest) -> StatusResponse:
-    """Let a LoRA adapter leave the memory as soon as no request uses it. It stays installed."""
+    """Unload a LoRA adapter as soon as no request uses it. It stays installed."""
     services, name = http.services, parse_name(body.lora_name, "lora_name")
     _check_adapter(services, body.lora_name)
     if not await services.models.unload(body.lora_name):

@@ -16,7 +16,7 @@ from runner.server.services import Services
 
 @route("GET", "/v1/models", "/models", scope="inference")
 async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
-    """All installed models that can be run, newest first, on one page."""
+    """List all installed models that can be run, newest first, on one page."""
     installed = http.services.library.models()
     http.services.known_models.keep_only(installed)
     models = [stored for stored in installed if stored.fault is None]
@@ -32,7 +32,7 @@ async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
 
 @route("GET", "/v1/models/{id:path}", scope="inference")
 async def show_model(http: HttpRequest) -> ModelCard | AnthropicModel:
-    """One installed model."""
+    """Get an installed model."""
     ident = http.parameter("id")
     stored = http.services.library.find(ident)
     if http.of_anthropic:

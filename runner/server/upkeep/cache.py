@@ -16,7 +16,7 @@ from runner.server.upkeep.wire import CacheClearRequest
 
 @route("GET", "/api/cache")
 async def show_cache(http: HttpRequest) -> CacheResponse:
-    """What is saved of each model's prompts, the last used first."""
+    """List the saved prompts of each model, last used first."""
     return await asyncio.to_thread(_fields, http.services.prefixes)
 
 

@@ -15,7 +15,7 @@ from runner.server.upkeep.wire import GcRequest
 
 @route("POST", "/api/gc")
 async def gc(http: HttpRequest, body: GcRequest) -> GcResponse:
-    """Remove unused blobs and parts of transfers. What a pull, a build or a model in memory uses
+    """Remove unused blobs and partial transfers. What a pull, a build or a model in memory uses
     stays. With dry_run the same answer, and nothing goes."""
     result = await asyncio.to_thread(
         collect_garbage,
@@ -40,7 +40,7 @@ def _removed(item: RemovedFile) -> GcRemovedFile:
 
 @route("GET", "/api/du")
 async def du(http: HttpRequest) -> DiskUsageResponse:
-    """What each model takes, alone and together with others, and what the store takes."""
+    """Disk usage of each model, alone and shared, and of the store."""
     return usage_fields(await asyncio.to_thread(measure_store, http.services.library))
 
 

@@ -29,7 +29,7 @@ from runner.server.upkeep.wire import ImportRequest
 
 @route("POST", "/api/import", streams=NDJSON)
 async def import_models(http: HttpRequest, body: ImportRequest) -> None:
-    """List another program's models, and take those that are asked for. A client that leaves
+    """List another program's models, and import the requested ones. A client that leaves
     ends it; the models that were taken stay."""
     if body.path is not None and not opens_paths(http):
         raise InvalidRequest(

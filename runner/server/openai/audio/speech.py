@@ -26,7 +26,7 @@ _CONTENT_TYPES: Final = {
 
 @route("POST", "/v1/audio/speech", scope="inference", streams="application/octet-stream")
 async def speech(http: HttpRequest, body: SpeechRequest) -> None:
-    """A text spoken by a voice: the bytes of an audio file, or events with stream_format sse. pcm
+    """Synthesize speech: the bytes of an audio file, or events with stream_format sse. pcm
     is mono at 24 kHz, 16 bits a sample."""
     events = body.stream_format == "sse"
     content_type = EVENT_STREAM if events else _CONTENT_TYPES[body.response_format]

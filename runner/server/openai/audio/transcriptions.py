@@ -24,7 +24,7 @@ MAX_FILE_BYTES: Final = 25 * 1024 * 1024
 
 @route("POST", "/v1/audio/transcriptions", scope="inference", takes="multipart/form-data")
 async def transcriptions(http: HttpRequest) -> TranscriptionResponse | None:
-    """What is said in a recording, sent as a form with the fields file and model. Answers JSON, or
+    """Transcribe a recording, sent as a form with the fields file and model. Answers JSON, or
     text, srt, vtt and verbose_json as response_format has it; with stream, events."""
     await _answer(http, translate=False)
     return None
@@ -32,7 +32,7 @@ async def transcriptions(http: HttpRequest) -> TranscriptionResponse | None:
 
 @route("POST", "/v1/audio/translations", scope="inference", takes="multipart/form-data")
 async def translations(http: HttpRequest) -> TranscriptionResponse | None:
-    """The same in English."""
+    """Transcribe a recording into English."""
     await _answer(http, translate=True)
     return None
 

@@ -29,8 +29,8 @@ _USUAL_PAGE = 20
 
 @route("POST", "/v1/batches", scope="inference")
 async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
-    """Answer the requests in a file, beside live ones and after them. The file was uploaded with
-    purpose=batch; each line holds custom_id, method, url and body."""
+    """Answer the requests in a file, with a lower priority than live requests. The file was
+    uploaded with purpose=batch; each line holds custom_id, method, url and body."""
     stay = body.output_expires_after
     output_stay_s = None if stay is None else lifetime_s(stay.seconds)
     batches = _batches(http)
@@ -63,7 +63,7 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
 
 @route("GET", "/v1/batches", scope="inference")
 async def list_batches(http: HttpRequest) -> BatchList:
-    """The batches, the newest first; limit and after choose."""
+    """List the batches, newest first; limit and after select a page."""
     query = query_params(http.scope["query_string"])
     limit = page_limit(query, _USUAL_PAGE, MAX_PAGE)
     journal = _batches(http).journal
@@ -75,13 +75,13 @@ async def list_batches(http: HttpRequest) -> BatchList:
 
 @route("GET", "/v1/batches/{id}", scope="inference")
 async def show_batch(http: HttpRequest) -> BatchObject:
-    """A batch as it stands."""
+    """Get a batch."""
     return batch_object(await _find(http))
 
 
 @route("POST", "/v1/batches/{id}/cancel", scope="inference")
 async def cancel_batch(http: HttpRequest) -> BatchObject:
-    """Stop a batch. The lines that are answered stay and come into its files."""
+    """Cancel a batch. The lines that are answered stay and come into its files."""
     batch = await _find(http)
     if not await _batches(http).cancel(batch.id):
         batch = await _find(http)

@@ -44,7 +44,7 @@ Items = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """What is known of a conversation. created_at: seconds since 1970."""
+    """A conversation. created_at: seconds since 1970."""
 
     id: str
     created_at: int

@@ -38,7 +38,7 @@ from runner.turns import in_steps
 async def create_conversation(
     http: HttpRequest, body: CreateConversationRequest
 ) -> ConversationObject:
-    """Begin a conversation."""
+    """Create a conversation."""
     items = await _checked(http, body.items) if body.items else []
     owner, metadata = current_caller().id, body.metadata or {}
     return _object(await asyncio.to_thread(_store(http).create, owner, metadata, items))
@@ -46,7 +46,7 @@ async def create_conversation(
 
 @route("GET", "/v1/conversations/{id}", scope="inference")
 async def show_conversation(http: HttpRequest) -> ConversationObject:
-    """What is known of a conversation."""
+    """Get a conversation."""
     return _object(await _find(http))
 
 
@@ -64,7 +64,7 @@ async def update_conversation(
 
 @route("DELETE", "/v1/conversations/{id}", scope="inference")
 async def delete_conversation(http: HttpRequest) -> DeletedConversation:
-    """Forget a conversation with its items."""
+    """Delete a conversation with its items."""
     ident = http.parameter("id")
     if not await asyncio.to_thread(_store(http).delete, ident, current_caller().sees):
         raise unknown_conversation(ident)
@@ -73,7 +73,7 @@ async def delete_conversation(http: HttpRequest) -> DeletedConversation:
 
 @route("POST", "/v1/conversations/{id}/items", scope="inference")
 async def create_items(http: HttpRequest, body: CreateItemsRequest) -> ConversationItemList:
-    """Put items at the end of a conversation."""
+    """Append items to a conversation."""
     ident, items = http.parameter("id"), await _checked(http, body.items)
     added = await asyncio.to_thread(_store(http).add, ident, current_caller().sees, items)
     if added is None:
@@ -83,7 +83,8 @@ async def create_items(http: HttpRequest, body: CreateItemsRequest) -> Conversat
 
 @route("GET", "/v1/conversations/{id}/items", scope="inference")
 async def list_items(http: HttpRequest) -> ConversationItemList:
-    """The items of a conversation, the newest first unless order=asc; limit and after choose."""
+    """List the items of a conversation, newest first unless order=asc; limit and after select a
+    page."""
     query = page_query(http.scope["query_string"])
     items, more = await asyncio.to_thread(_store(http).page, (await _find(http)).id, query)
     return {**list_page(items, more), "data": items}
@@ -91,7 +92,7 @@ async def list_items(http: HttpRequest) -> ConversationItemList:
 
 @route("GET", "/v1/conversations/{id}/items/{item}", scope="inference")
 async def show_item(http: HttpRequest) -> ConversationItem:
-    """One item of a conversation."""
+    """Get an item of a conversation."""
     item = await asyncio.to_thread(
         _store(http).item, (await _find(http)).id, http.parameter("item")
     )
@@ -102,7 +103,7 @@ async def show_item(http: HttpRequest) -> ConversationItem:
 
 @route("DELETE", "/v1/conversations/{id}/items/{item}", scope="inference")
 async def delete_item(http: HttpRequest) -> ConversationObject:
-    """Forget one item of a conversation."""
+    """Delete an item of a conversation."""
     found = await _find(http)
     if not await asyncio.to_thread(_store(http).delete_item, found.id, http.parameter("item")):
         raise _unknown_item(http)

@@ -48,7 +48,7 @@ MAX_FILES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is known of a file. Times in seconds since 1970; expires_at None: it stays. owner: the
+    """A file's metadata. Times in seconds since 1970; expires_at None: it stays. owner: the
     id of the caller whose it is."""
 
     id: str

@@ -55,7 +55,8 @@ async def upload_file(http: HttpRequest) -> FileObject:
 
 @route("GET", "/v1/files", scope="inference")
 async def list_files(http: HttpRequest) -> FileList:
-    """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
+    """List the stored files, newest first unless order=asc; purpose, limit and after select a
+    page."""
     query = query_params(http.scope["query_string"])
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
@@ -75,13 +76,13 @@ async def list_files(http: HttpRequest) -> FileList:
 
 @route("GET", "/v1/files/{id}", scope="inference")
 async def show_file(http: HttpRequest) -> FileObject:
-    """What is known of a file."""
+    """Get a file's metadata."""
     return file_object(await _find(http))
 
 
 @route("GET", "/v1/files/{id}/content", scope="inference", streams="application/octet-stream")
 async def read_file(http: HttpRequest) -> None:
-    """The bytes of a file."""
+    """Get the content of a file."""
     path = file_store_of(http).path_of((await _find(http)).id)
     try:
         stream = await asyncio.to_thread(path.open, "rb")
@@ -96,7 +97,7 @@ async def read_file(http: HttpRequest) -> None:
 
 @route("DELETE", "/v1/files/{id}", scope="inference")
 async def delete_file(http: HttpRequest) -> DeletedFile:
-    """Forget a file."""
+    """Delete a file."""
     ident = http.parameter("id")
     if not await asyncio.to_thread(file_store_of(http).delete, ident, current_caller().sees):
         raise unknown_file(ident)

@@ -55,7 +55,7 @@ async def create_response(http: HttpRequest, body: ResponsesRequest) -> Response
 
 @route("POST", "/v1/responses/input_tokens", "/responses/input_tokens", scope="inference")
 async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
-    """How many tokens the prompt of a response would have."""
+    """Count the prompt tokens of a response."""
     new = await new_response(http.services, body)
     async with http.cancelled_on_disconnect():
         request = await whole_request(http.services, new)
@@ -66,7 +66,7 @@ async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
 
 @route("POST", "/v1/responses/compact", scope="inference")
 async def compact_response(http: HttpRequest, body: CompactRequest) -> CompactedResponse:
-    """Make a conversation shorter. What it answers is the input that a response goes on from: the
+    """Shorten a conversation. What it answers is the input that a response goes on from: the
     messages of the user, and a summary of everything."""
     items = (await items_of(http.services, body))[0]
     messages = await in_steps(messages_of, items, body.instructions)
@@ -87,7 +87,7 @@ async def compact_response(http: HttpRequest, body: CompactRequest) -> Compacted
 
 @route("GET", "/v1/responses/{id}", scope="inference", streams=EVENT_STREAM)
 async def show_response(http: HttpRequest) -> ResponseObject | None:
-    """A stored response, or one in the making; with stream=true its events."""
+    """Get a stored or running response; with stream=true its events."""
     after = _starting_after(http.scope["query_string"])
     if after is None:
         return await _response(http)
@@ -97,7 +97,7 @@ async def show_response(http: HttpRequest) -> ResponseObject | None:
 
 @route("GET", "/v1/responses/{id}/input_items", scope="inference")
 async def list_input(http: HttpRequest) -> InputItemList:
-    """The input items of a response, all on one page, newest first unless order=asc."""
+    """List the input items of a response on one page, newest first unless order=asc."""
     stored = await _find(http, http.parameter("id"))
     items = stored.history[stored.input_from :]
     if b"order=asc" not in http.scope["query_string"]:
@@ -108,7 +108,7 @@ async def list_input(http: HttpRequest) -> InputItemList:
 
 @route("DELETE", "/v1/responses/{id}", scope="inference")
 async def delete_response(http: HttpRequest) -> DeletedResponse:
-    """Forget a response; one in the making is cancelled."""
+    """Delete a response; a running one is cancelled."""
     ident = http.parameter("id")
     await _find(http, ident)
     await _background(http).cancel(ident)
@@ -119,7 +119,7 @@ async def delete_response(http: HttpRequest) -> DeletedResponse:
 
 @route("POST", "/v1/responses/{id}/cancel", scope="inference")
 async def cancel_response(http: HttpRequest) -> ResponseObject:
-    """Stop a response that is made in the background."""
+    """Cancel a background response."""
     ident = http.parameter("id")
     stored = await _find(http, ident)
     if not stored.response.get("background"):

@@ -28,7 +28,7 @@ MAX_PART_BYTES = 64 << 20
 
 @route("POST", "/v1/uploads", scope="inference")
 async def create_upload(http: HttpRequest, body: CreateUploadRequest) -> UploadObject:
-    """Begin a file that comes in parts, within an hour."""
+    """Begin an upload in parts, which must end within an hour."""
     settings = http.services.settings
     if body.bytes > settings.max_file_size:
         raise InvalidRequest(
@@ -51,7 +51,7 @@ async def create_upload(http: HttpRequest, body: CreateUploadRequest) -> UploadO
 
 @route("POST", "/v1/uploads/{id}/parts", scope="inference", takes="multipart/form-data")
 async def add_part(http: HttpRequest) -> UploadPart:
-    """A part of the file: up to 64 MiB in the field data. Parts may come side by side."""
+    """Upload a part of up to 64 MiB in the field data. Parts may come side by side."""
     upload = await _find(http)
     if upload.status != "pending":
         raise Conflict(f"the upload {upload.id} is {upload.status}, not pending", param="id")
@@ -73,7 +73,7 @@ async def add_part(http: HttpRequest) -> UploadPart:
 
 @route("POST", "/v1/uploads/{id}/complete", scope="inference")
 async def complete_upload(http: HttpRequest, body: CompleteUploadRequest) -> UploadObject:
-    """Make the file of its parts."""
+    """Complete an upload."""
     upload, max_bytes = await _find(http), http.services.settings.max_files_size
     done = await asyncio.to_thread(
         _store(http).complete, upload, body.part_ids, body.md5, max_bytes
@@ -84,7 +84,7 @@ async def complete_upload(http: HttpRequest, body: CompleteUploadRequest) -> Upl
 
 @route("POST", "/v1/uploads/{id}/cancel", scope="inference")
 async def cancel_upload(http: HttpRequest) -> UploadObject:
-    """Forget the parts."""
+    """Cancel an upload."""
     return _object(await asyncio.to_thread(_store(http).cancel, await _find(http)), None)
 
 

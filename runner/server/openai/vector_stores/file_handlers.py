@@ -30,7 +30,7 @@ _STATUSES = ("in_progress", "completed", "cancelled", "failed")
 
 @route("POST", "/v1/vector_stores/{id}/files", scope="inference")
 async def add_file(http: HttpRequest, body: FileToAdd) -> VectorStoreFile:
-    """Take a stored file into a vector store; it is read in the background."""
+    """Add a stored file to a vector store; it is read in the background."""
     store = await store_of(http)
     await add_files(http.services, store, await files_to_add(http.services, [body]))
     return await _shown(http, body.file_id)
@@ -38,13 +38,13 @@ async def add_file(http: HttpRequest, body: FileToAdd) -> VectorStoreFile:
 
 @route("GET", "/v1/vector_stores/{id}/files", scope="inference")
 async def list_files(http: HttpRequest) -> VectorStoreFileList:
-    """The files of a vector store; filter chooses by status."""
+    """List the files of a vector store; filter selects by status."""
     return await _page(http, None)
 
 
 @route("GET", "/v1/vector_stores/{id}/files/{file}", scope="inference")
 async def show_file(http: HttpRequest) -> VectorStoreFile:
-    """How far a file of a vector store is."""
+    """Get the status of a file of a vector store."""
     return _object(await _find(http))
 
 
@@ -58,7 +58,7 @@ async def update_file(http: HttpRequest, body: UpdateFileRequest) -> VectorStore
 
 @route("DELETE", "/v1/vector_stores/{id}/files/{file}", scope="inference")
 async def remove_file(http: HttpRequest) -> DeletedVectorStoreFile:
-    """Take a file out of a vector store. The file itself stays."""
+    """Remove a file from a vector store. The file itself stays."""
     file = await _find(http)
     await asyncio.to_thread(_database(http).remove_file, file)
     return {"id": file.id, "object": "vector_store.file.deleted", "deleted": True}
@@ -66,7 +66,7 @@ async def remove_file(http: HttpRequest) -> DeletedVectorStoreFile:
 
 @route("GET", "/v1/vector_stores/{id}/files/{file}/content", scope="inference")
 async def read_file(http: HttpRequest) -> VectorStoreFileContent:
-    """The chunks of a file."""
+    """Get the chunks of a file."""
     texts = await asyncio.to_thread(_database(http).texts, await _find(http))
     return {
         "object": "vector_store.file_content.page",
@@ -78,7 +78,7 @@ async def read_file(http: HttpRequest) -> VectorStoreFileContent:
 
 @route("POST", "/v1/vector_stores/{id}/file_batches", scope="inference")
 async def create_batch(http: HttpRequest, body: CreateFileBatchRequest) -> VectorStoreFileBatch:
-    """Take several stored files into a vector store."""
+    """Add several stored files to a vector store."""
     store = await store_of(http)
     files = await files_to_add(http.services, body.wanted)
     batch, _ = await asyncio.to_thread(_database(http).create_batch, store.id)
@@ -88,13 +88,13 @@ async def create_batch(http: HttpRequest, body: CreateFileBatchRequest) -> Vecto
 
 @route("GET", "/v1/vector_stores/{id}/file_batches/{batch}", scope="inference")
 async def show_batch(http: HttpRequest) -> VectorStoreFileBatch:
-    """How far a batch of files is."""
+    """Get the status of a batch of files."""
     return await _batch(http, http.parameter("batch"))
 
 
 @route("POST", "/v1/vector_stores/{id}/file_batches/{batch}/cancel", scope="inference")
 async def cancel_batch(http: HttpRequest) -> VectorStoreFileBatch:
-    """Read no more files of a batch."""
+    """Cancel a batch of files."""
     batch = http.parameter("batch")
     await _batch(http, batch)
     await asyncio.to_thread(_database(http).cancel, http.parameter("id"), batch)
@@ -103,7 +103,7 @@ async def cancel_batch(http: HttpRequest) -> VectorStoreFileBatch:
 
 @route("GET", "/v1/vector_stores/{id}/file_batches/{batch}/files", scope="inference")
 async def list_batch(http: HttpRequest) -> VectorStoreFileList:
-    """The files of a batch; filter chooses by status."""
+    """List the files of a batch; filter selects by status."""
     batch = http.parameter("batch")
     await _batch(http, batch)
     return await _page(http, batch)

@@ -36,7 +36,7 @@ _DAY_S = 86400
 async def create_vector_store(
     http: HttpRequest, body: CreateVectorStoreRequest
 ) -> VectorStoreObject:
-    """Make a vector store, of the embeddings of embedding_model, HEARTH_EMBEDDING_MODEL or an
+    """Create a vector store with embeddings of embedding_model, HEARTH_EMBEDDING_MODEL or an
     installed embedding model. Its files are read in the background."""
     services = http.services
     wanted = [
@@ -61,7 +61,8 @@ async def create_vector_store(
 
 @route("GET", "/v1/vector_stores", scope="inference")
 async def list_vector_stores(http: HttpRequest) -> VectorStoreList:
-    """The vector stores, the newest first unless order=asc; limit, after and before choose."""
+    """List the vector stores, newest first unless order=asc; limit, after and before select a
+    page."""
     query, services = page_query(http.scope["query_string"]), http.services
     stores, more = await asyncio.to_thread(
         services.vectors.database.page, query, current_caller().sees
@@ -72,7 +73,7 @@ async def list_vector_stores(http: HttpRequest) -> VectorStoreList:
 
 @route("GET", "/v1/vector_stores/{id}", scope="inference")
 async def show_vector_store(http: HttpRequest) -> VectorStoreObject:
-    """What is known of a vector store."""
+    """Get a vector store."""
     return await _object(http.services, await store_of(http))
 
 
@@ -95,7 +96,7 @@ async def update_vector_store(
 
 @route("DELETE", "/v1/vector_stores/{id}", scope="inference")
 async def delete_vector_store(http: HttpRequest) -> DeletedVectorStore:
-    """Forget a vector store. The files themselves stay."""
+    """Delete a vector store. The files themselves stay."""
     store = await store_of(http)
     await asyncio.to_thread(http.services.vectors.database.delete, store.id)
     return {"id": store.id, "object": "vector_store.deleted", "deleted": True}
@@ -103,7 +104,7 @@ async def delete_vector_store(http: HttpRequest) -> DeletedVectorStore:
 
 @route("POST", "/v1/vector_stores/{id}/search", scope="inference")
 async def search_vector_store(http: HttpRequest, body: SearchRequest) -> VectorStoreSearchResults:
-    """The chunks of a vector store that are nearest to a query."""
+    """Find the chunks of a vector store that are nearest to a query."""
     store = await store_of(http)
     async with http.cancelled_on_disconnect():
         found = await search(http.services, [store], body)

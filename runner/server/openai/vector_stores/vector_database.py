@@ -269,7 +269,7 @@ class VectorDatabase:
                 )
 
     def cancel(self, store: str, batch: str) -> None:
-        """Read no more files of a batch. Raises StorageFailed."""
+        """Cancel a batch of files. Raises StorageFailed."""
         with self._database.opened() as database:
             database.execute(
                 "UPDATE store_files SET status = 'cancelled' "
@@ -300,7 +300,7 @@ class VectorDatabase:
         return True
 
     def texts(self, file: StoreFile) -> list[str]:
-        """The chunks of a file. Raises StorageFailed."""
+        """Get the chunks of a file. Raises StorageFailed."""
         query = "SELECT text FROM chunks WHERE file = ? ORDER BY number"
         with self._database.opened() as database:
             return [row[0] for row in database.execute(query, (file.number,))]
