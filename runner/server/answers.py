@@ -8,14 +8,14 @@ from typing_extensions import TypedDict
 
 
 class StatusResponse(TypedDict):
-    """What came of it. unchecked: why a pull left an installed model as it was."""
+    """The result. unchecked: why a pull left an installed model as it was."""
 
     status: str
     unchecked: NotRequired[str]
 
 
 class LogoutResponse(StatusResponse):
-    """What came of a logout. removed: false when there was nothing to forget."""
+    """The result of a logout. removed: false if nothing was stored."""
 
     removed: bool
 
@@ -50,7 +50,7 @@ class KeyList(TypedDict):
 
 
 class CreatedKey(TypedDict):
-    """A key, the only time that it is shown."""
+    """A new key, which is shown only once."""
 
     name: str
     scopes: list[str]
@@ -58,7 +58,7 @@ class CreatedKey(TypedDict):
 
 
 class RemovedKey(TypedDict):
-    """A key that is no more."""
+    """A removed key."""
 
     name: str
     removed: bool
@@ -74,7 +74,7 @@ class ModelSpace(TypedDict):
 
 
 class DiskUsageResponse(TypedDict):
-    """What the store takes, in bytes."""
+    """Disk usage of the store, in bytes."""
 
     models: list[ModelSpace]
     blobs: int
@@ -87,7 +87,7 @@ class DiskUsageResponse(TypedDict):
 
 
 class CachedPrompts(TypedDict):
-    """What is saved of a model's prompts; model None: by another daemon. Sizes in bytes."""
+    """The saved prompts of a model; model None: saved by another daemon. Sizes in bytes."""
 
     model: str | None
     tokens: int
@@ -106,20 +106,20 @@ class CacheResponse(TypedDict):
 
 
 class CacheClearResponse(TypedDict):
-    """The bytes that are free now."""
+    """Free space in bytes."""
 
     size: int
 
 
 class GcRemovedFile(TypedDict):
-    """A file that is gone, or would be."""
+    """A file that was removed, or would be."""
 
     path: str
     size: int
 
 
 class GcResponse(TypedDict):
-    """What was removed, in bytes."""
+    """Removed data, in bytes."""
 
     blobs: list[GcRemovedFile]
     partials: list[GcRemovedFile]

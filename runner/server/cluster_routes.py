@@ -90,7 +90,7 @@ async def deploy_model(http: HttpRequest, body: DeployBody) -> DeployedModel:
 
 @route("POST", "/api/cluster/scale")
 async def scale_model(http: HttpRequest, body: ScaleBody) -> DeployedModel:
-    """Change the number of replicas of a deployment. Those that go finish their answers."""
+    """Change the number of replicas of a deployment. Removed replicas finish their answers."""
     cluster = http.services.cluster.opened()
     scaled = await cluster.scale(body.model, body.min_replicas, body.max_replicas)
     return {"model": scaled["model"], "digest": scaled["digest"], "replicas": scaled["replicas"]}

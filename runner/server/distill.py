@@ -48,7 +48,7 @@ class DistillRequest(WireModel):
 
 @route("POST", "/api/distill", streams=NDJSON)
 async def train_student(http: HttpRequest, body: DistillRequest) -> StatusResponse | None:
-    """Train a student of a model, with progress. A client that leaves ends it."""
+    """Train a student of a model, with progress. If the client disconnects, the work ends."""
     services = http.services
     answer = ProgressStream(http, body.stream is not False)
     fields = body.model_dump(exclude={"model", "stream"})

@@ -61,7 +61,7 @@ async def version(http: HttpRequest) -> VersionResponse:
 
 @route("GET", "/metrics", scope="metrics", streams="text/plain")
 async def metrics(http: HttpRequest) -> None:
-    """All metrics in Prometheus' format. A worker that does not tell its state in time is left
+    """All metrics in Prometheus' format. A worker that does not report its state in time is left
     out."""
     services = http.services
     text = await services.metrics.text(services.models.present, services.uptime_s)

@@ -37,9 +37,8 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
-    """Remove a key; the last one stays while other machines can reach the daemon. What the key
-    has in the making ends: batches, responses and pulls in the background, streams that can be
-    resumed."""
+    """Remove a key; the last one stays while other machines can reach the daemon. Its unfinished
+    work is cancelled: batches, responses and pulls in the background, resumable streams."""
     services, name = http.services, http.parameter("name")
     owners = [key.id for key in services.keys.keys if key.name == name]
     keep_one = services.is_public and not services.settings.insecure_public

@@ -26,7 +26,7 @@ class McpEntry(TypedDict):
 
 
 class McpList(TypedDict):
-    """All of them. path: the file."""
+    """The servers. path: the file."""
 
     path: str
     servers: list[McpEntry]
@@ -42,7 +42,7 @@ class OfferedTool(McpTool):
 
 
 class OfferedTools(TypedDict):
-    """What servers offer. problems: what was left out, and why."""
+    """The tools of servers. problems: what was left out, and why."""
 
     tools: list[OfferedTool]
     problems: list[str]
@@ -97,7 +97,7 @@ async def list_tools(http: HttpRequest, body: McpServers) -> OfferedTools:
 
 @route("POST", "/api/mcp/{server}/call")
 async def call_tool(http: HttpRequest, body: McpCall) -> McpResult:
-    """Call a tool. Whoever asks for it has approved it."""
+    """Call a tool. The request counts as approval."""
     name = http.parameter("server")
     async with http.cancelled_on_disconnect(), http.services.mcp.opened(name) as server:
         return await server.call(body.tool, body.arguments, current_caller().share)

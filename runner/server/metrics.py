@@ -183,7 +183,7 @@ class Metrics(Observer):
 
     async def text(self, present: Iterable[Load], uptime_s: float) -> bytes:
         """Everything counted so far, then the state of the workers now, each under the name of the
-        first of its models. A worker that does not tell its state in time is left out."""
+        first of its models. A worker that does not report its state in time is left out."""
         loads = [load for load in present if load.loaded]
         states = await asyncio.gather(*(_stats(load) for load in loads))
         now = CollectorRegistry()

@@ -55,7 +55,8 @@ class EvalRequest(WireModel):
 
 @route("POST", "/api/eval", streams=NDJSON)
 async def evaluate(http: HttpRequest, body: EvalRequest) -> StatusResponse | None:
-    """Measure the perplexity of a model, with progress. A client that leaves ends it."""
+    """Measure the perplexity of a model, with progress. If the client disconnects, the work
+    ends."""
     library = http.services.library
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():

@@ -24,7 +24,7 @@ class PullEntry(TypedDict):
 
 
 class PullList(TypedDict):
-    """All that the key may see."""
+    """All pulls that the key may see."""
 
     pulls: list[PullEntry]
 
@@ -78,7 +78,7 @@ class UploadedBlob(TypedDict):
 
 
 class RequestEntry(TypedDict):
-    """A request that is being answered. client: the name of its key, else its user of this machine
+    """A request in progress. client: the name of its key, else its user of this machine
     or its address."""
 
     number: int
@@ -91,7 +91,7 @@ class RequestEntry(TypedDict):
 
 
 class RequestList(TypedDict):
-    """All of them, the oldest first."""
+    """The requests, the oldest first."""
 
     requests: list[RequestEntry]
 

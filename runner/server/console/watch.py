@@ -27,8 +27,8 @@ _OWN_PATHS = ("/api/requests", "/api/log")
 
 @route("GET", "/api/requests")
 async def list_requests(http: HttpRequest) -> RequestList:
-    """List the requests in progress, except those of this route and of the log. Batches
-    and responses in the background are no requests."""
+    """List the requests in progress, except those of this route and of the log. Batches and
+    background responses are not included."""
     services = http.services
     names = {key.id: key.name for key in services.keys.keys}
     found = [each for each in services.requests if not each.path.startswith(_OWN_PATHS)]

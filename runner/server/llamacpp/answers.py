@@ -48,7 +48,7 @@ class DetokenizeResponse(TypedDict):
 
 
 class RerankResult(TypedDict):
-    """A document's place."""
+    """A document's rank."""
 
     index: int
     relevance_score: float
@@ -65,7 +65,7 @@ class RerankResponse(TypedDict):
 
 
 class PairScore(TypedDict):
-    """How near two texts are."""
+    """The similarity of two texts."""
 
     index: int
     object: Literal["score"]
@@ -131,7 +131,7 @@ class CompletionResponse(NativePart):
 
 
 class Success(TypedDict):
-    """It is done, or has begun."""
+    """The result of a request that has no other."""
 
     success: bool
 
@@ -157,7 +157,7 @@ class PropsResponse(TypedDict):
 
 
 class SlotState(TypedDict):
-    """One of the requests that a model answers at once."""
+    """One of the requests that a model answers concurrently."""
 
     id: int
     n_ctx: int
@@ -166,7 +166,8 @@ class SlotState(TypedDict):
 
 
 class SlotChange(TypedDict):
-    """What was done with a slot: tokens saved, restored or erased, and bytes of the file."""
+    """The result of an action on a slot: tokens saved, restored or erased, and bytes of the
+    file."""
 
     id_slot: int
     filename: NotRequired[str]

@@ -19,7 +19,7 @@ class ContentText(WireModel):
 
 
 class PromptObject(WireModel):
-    """A prompt with room for media, of which texts only are read."""
+    """A prompt with places for media; only its text is used."""
 
     prompt_string: str | None = None
     content: list[ContentText] | None = None

@@ -53,8 +53,8 @@ class SlotRequest(WireModel):
 
 @route("POST", "/slots/{id}", scope="inference", takes="application/json")
 async def change_slot(http: HttpRequest) -> SlotChange:
-    """Save, restore or erase a slot, by ?action=. A client that leaves does not end it: files are
-    written by threads, which cannot be stopped."""
+    """Save, restore or erase a slot, by ?action=. It continues if the client disconnects, because
+    the threads that write files cannot be stopped."""
     query, text = http.scope["query_string"], http.parameter("id")
     if re.fullmatch("[0-9]{1,4}", text) is None:
         raise InvalidRequest(f"{text[:20]!r} is not the number of a slot", param="id")

@@ -47,7 +47,7 @@ async def resume_stream(http: HttpRequest) -> None:
 
 @route("DELETE", "/v1/stream", scope="inference")
 async def stop_stream(http: HttpRequest) -> None:
-    """End the answer of ?conv_id= and discard it. Nothing happens where there is none."""
+    """End the answer of ?conv_id= and discard it. If there is none, nothing happens."""
     http.services.streams.stop(_asked(http)[0])
     await http.pass_on({"type": "http.response.start", "status": 204, "headers": []})
     await http.finish()

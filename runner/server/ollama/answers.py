@@ -76,7 +76,7 @@ class CloudStatus(TypedDict):
 
 
 class CloudStatusResponse(TypedDict):
-    """What there is of Ollama's cloud."""
+    """The status of Ollama's cloud."""
 
     cloud: CloudStatus
 
@@ -90,7 +90,7 @@ class OllamaTensor(TypedDict):
 
 
 class ShowResponse(TypedDict):
-    """Everything about one model. weights: the digest of the model file; crashes: how it ended its
+    """All details of a model. weights: the digest of the model file; crashes: how it ended its
     worker again and again, null where it did not; adapters: the models that add LoRA adapters to
     it."""
 

@@ -17,8 +17,8 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/blobs/upload", takes="application/octet-stream")
 async def upload_blob(http: HttpRequest) -> UploadedBlob:
-    """Store the body and return its digest, which browsers cannot compute for a large file. A
-    connection that breaks leaves nothing."""
+    """Store the body and return its digest, which browsers cannot compute for a large file. If the
+    connection breaks, nothing is stored."""
     digest, size_bytes = await receive_upload(
         http.services.library, http.body_size_bytes, http.chunks()
     )
@@ -36,7 +36,7 @@ async def head_blob(http: HttpRequest) -> None:
 
 @route("POST", "/api/blobs/{digest}", takes="application/octet-stream")
 async def put_blob(http: HttpRequest) -> None:
-    """Store the body, which must have this digest. A connection that breaks leaves nothing."""
+    """Store the body, which must have this digest. If the connection breaks, nothing is stored."""
     is_new = await receive_blob(
         http.services.library, http.parameter("digest"), http.body_size_bytes, http.chunks()
     )

@@ -20,8 +20,8 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/create", streams=NDJSON)
 async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | None:
-    """Create a model from an installed one, one to pull, or uploaded files. A client that
-    leaves before the end leaves nothing behind."""
+    """Create a model from an installed one, one to pull, or uploaded files. If the client
+    disconnects before the end, nothing is left behind."""
     answer = ProgressStream(http, body.stream is not False)
     description = Description(parse_name(body.model_name), **_given(body, Instructions))
     sources = CreateSources(**_given(body, CreateSources))

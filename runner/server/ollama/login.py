@@ -29,6 +29,6 @@ async def login(http: HttpRequest, body: LoginRequest) -> StatusResponse:
 
 @route("POST", "/api/logout")
 async def logout(http: HttpRequest, body: LoginRequest) -> LogoutResponse:
-    """Remove the stored user name and password. removed: false when there was nothing."""
+    """Remove the stored user name and password. removed: false if nothing was stored."""
     removed = await http.services.library.logout(body.host)
     return {"status": "success", "removed": removed}

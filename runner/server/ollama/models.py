@@ -224,8 +224,7 @@ async def copy(http: HttpRequest, body: CopyRequest) -> None:
 
 @route("DELETE", "/api/delete")
 async def delete(http: HttpRequest, body: OllamaModelRequest) -> None:
-    """Remove a model and its saved prompts. It leaves the memory first, or after the
-    answers that are running."""
+    """Remove a model and its saved prompts. It is unloaded first, or after its running answers."""
     name = await http.services.library.delete(body.model_name)
     await asyncio.to_thread(http.services.prefixes.clear, name.short)
     await http.reply_bytes(b"", "application/json")

@@ -70,7 +70,7 @@ class ChatCompletionResponse(TypedDict):
 
 
 class TranscriptionResponse(TypedDict):
-    """What is said in a recording."""
+    """The text of a recording."""
 
     text: str
     usage: dict[str, Any]
@@ -107,7 +107,7 @@ class CompletionResponse(CompletionHeadFields):
 
 
 class InputTokens(TypedDict):
-    """How many tokens a prompt has."""
+    """The number of tokens of a prompt."""
 
     object: Literal["chat.input_tokens", "response.input_tokens"]
     input_tokens: int
@@ -204,13 +204,13 @@ class ListPage(TypedDict):
 
 
 class InputItemList(ListPage):
-    """What a response was asked."""
+    """The input items of a response."""
 
     data: list[dict[str, Any]]
 
 
 class DeletedResponse(TypedDict):
-    """A response that is no more."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"]
@@ -218,7 +218,7 @@ class DeletedResponse(TypedDict):
 
 
 class CompactedResponse(TypedDict):
-    """A conversation made shorter."""
+    """A compacted conversation."""
 
     id: str
     object: Literal["response.compaction"]
@@ -228,7 +228,7 @@ class CompactedResponse(TypedDict):
 
 
 class ConversationObject(TypedDict):
-    """A conversation that is kept."""
+    """A stored conversation."""
 
     id: str
     object: Literal["conversation"]
@@ -237,7 +237,7 @@ class ConversationObject(TypedDict):
 
 
 class DeletedConversation(TypedDict):
-    """A conversation that is no more."""
+    """A deleted conversation."""
 
     id: str
     object: Literal["conversation.deleted"]
@@ -274,7 +274,7 @@ class FileList(ListPage):
 
 
 class DeletedFile(TypedDict):
-    """A file that is no more."""
+    """A deleted file."""
 
     id: str
     object: Literal["file"]
@@ -282,7 +282,7 @@ class DeletedFile(TypedDict):
 
 
 class UploadObject(TypedDict):
-    """A file that comes in parts. file: what became of it."""
+    """An upload in parts. file: the resulting file."""
 
     id: str
     object: Literal["upload"]
@@ -367,7 +367,7 @@ class VectorStoreList(ListPage):
 
 
 class DeletedVectorStore(TypedDict):
-    """A vector store that is no more."""
+    """A deleted vector store."""
 
     id: str
     object: Literal["vector_store.deleted"]
@@ -395,7 +395,7 @@ class VectorStoreFileList(ListPage):
 
 
 class DeletedVectorStoreFile(TypedDict):
-    """A file that is no more in its vector store."""
+    """A file removed from its vector store."""
 
     id: str
     object: Literal["vector_store.file.deleted"]
@@ -412,7 +412,7 @@ class VectorStoreFileContent(TypedDict):
 
 
 class VectorStoreFileBatch(TypedDict):
-    """Files that came together."""
+    """A batch of files."""
 
     id: str
     object: Literal["vector_store.files_batch"]
@@ -423,7 +423,7 @@ class VectorStoreFileBatch(TypedDict):
 
 
 class VectorStoreSearchResults(TypedDict):
-    """What was found, the nearest first."""
+    """Search results, the nearest first."""
 
     object: Literal["vector_store.search_results.page"]
     search_query: list[str]

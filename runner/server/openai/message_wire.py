@@ -13,14 +13,14 @@ from runner.server.request_body import WireModel
 
 
 class OpenAIImageUrl(WireModel):
-    """image_url of a part. detail changes nothing here: the model's own size is used."""
+    """image_url of a part. detail has no effect: the model's own size is used."""
 
     url: str
     detail: str | None = None
 
 
 class OpenAIInputAudio(WireModel):
-    """input_audio of a part, in base64. format changes nothing: the data says what it is."""
+    """input_audio of a part, in base64. format has no effect: the data says what it is."""
 
     data: str
     format: str | None = None

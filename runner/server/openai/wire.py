@@ -51,14 +51,14 @@ TokenLimit = Annotated[int, Field(ge=-1), AfterValidator(_not_zero)]
 
 
 class StreamOptions(WireModel):
-    """stream_options. include_obfuscation changes nothing: there is nobody to hide lengths from."""
+    """stream_options. include_obfuscation has no effect."""
 
     include_usage: bool | None = None
     continuous_usage_stats: Any = None
 
 
 class LoraScale(WireModel):
-    """How strongly the adapter of that number acts."""
+    """The scale of the adapter with this number."""
 
     id: int = Field(ge=0, lt=MAX_ADAPTERS)
     scale: Finite = Field(ge=-100, le=100)

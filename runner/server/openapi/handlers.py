@@ -41,7 +41,7 @@ def _document(paths: Sequence[RouteSpec], version: str) -> bytes:
 
 
 async def docs(http: HttpRequest) -> None:
-    """A page that shows this description. It needs nothing from elsewhere."""
+    """A page that shows this description. It loads nothing from elsewhere."""
     page = await asyncio.to_thread(
         resources.files("runner.server.ui").joinpath("docs.html").read_bytes
     )

@@ -66,7 +66,7 @@ async def send_page(http: HttpRequest) -> None:
 
 @route("GET", "/ui/{name}", scope="public", streams="text/html")
 async def ui_file(http: HttpRequest) -> None:
-    """A script, style or icon of the page. Its name changes with what it holds."""
+    """A script, style or icon of the page. Its name changes with its content."""
     name = http.parameter("name")
     if _NAME.fullmatch(name) is None or name == _INDEX:
         raise HttpError(404, "not_found", f"the page has no file {name[:80]!r}")

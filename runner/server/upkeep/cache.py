@@ -40,6 +40,6 @@ def _fields(prefixes: SavedPrefixes) -> CacheResponse:
 
 @route("POST", "/api/cache/clear")
 async def clear_cache(http: HttpRequest, body: CacheClearRequest) -> CacheClearResponse:
-    """Remove saved prompts. Models in memory keep theirs."""
+    """Remove saved prompts. Models in memory keep the prompts in their caches."""
     model = None if body.model is None else parse_name(body.model).short
     return {"size": await asyncio.to_thread(http.services.prefixes.clear, model)}

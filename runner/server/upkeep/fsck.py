@@ -24,7 +24,8 @@ from runner.server.upkeep.wire import FsckRequest
 
 @route("POST", "/api/fsck", streams=NDJSON)
 async def fsck(http: HttpRequest, body: FsckRequest) -> None:
-    """Check the store. A client that leaves ends it; what was repaired stays repaired."""
+    """Check the store. If the client disconnects, the check ends; what was repaired stays
+    repaired."""
     answer = ProgressStream(http)
     library = http.services.library
     reach = Reach(private=current_caller().trusted, paths=opens_paths(http))

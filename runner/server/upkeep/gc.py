@@ -15,8 +15,8 @@ from runner.server.upkeep.wire import GcRequest
 
 @route("POST", "/api/gc")
 async def gc(http: HttpRequest, body: GcRequest) -> GcResponse:
-    """Remove unused blobs and partial transfers. What a pull, a build or a model in memory uses
-    stays. With dry_run the same answer, and nothing goes."""
+    """Remove unused blobs and partial transfers. Files that a pull, a build or a model in memory
+    uses are kept. With dry_run the answer is the same, but nothing is removed."""
     result = await asyncio.to_thread(
         collect_garbage,
         http.services.library,

@@ -29,8 +29,8 @@ from runner.server.upkeep.wire import ImportRequest
 
 @route("POST", "/api/import", streams=NDJSON)
 async def import_models(http: HttpRequest, body: ImportRequest) -> None:
-    """List another program's models, and import the requested ones. A client that leaves
-    ends it; the models that were taken stay."""
+    """List another program's models, and import the requested ones. If the client disconnects, the
+    import ends; models already imported stay."""
     if body.path is not None and not opens_paths(http):
         raise InvalidRequest(
             "path is only allowed on the daemon's machine, for its own user or with an admin key",

@@ -137,7 +137,7 @@ def _number(text: str) -> float | int | str:
 
 
 class VoiceId(WireModel):
-    """A voice that is named by an object."""
+    """A voice given as an object."""
 
     id: str
 

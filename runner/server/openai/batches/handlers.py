@@ -81,7 +81,7 @@ async def show_batch(http: HttpRequest) -> BatchObject:
 
 @route("POST", "/v1/batches/{id}/cancel", scope="inference")
 async def cancel_batch(http: HttpRequest) -> BatchObject:
-    """Cancel a batch. The lines that are answered stay and come into its files."""
+    """Cancel a batch. Lines that are already answered are kept and appear in its files."""
     batch = await _find(http)
     if not await _batches(http).cancel(batch.id):
         batch = await _find(http)

@@ -35,7 +35,7 @@ _PIECE_BYTES = 1 << 20
 @route("POST", "/v1/files", scope="inference", takes="multipart/form-data")
 async def upload_file(http: HttpRequest) -> FileObject:
     """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
-    expires_after[seconds] say how long it stays."""
+    expires_after[seconds] set how long it is kept."""
     settings, store = http.services.settings, file_store_of(http)
     owner = current_caller().id
     free_bytes = await asyncio.to_thread(store.free_bytes, settings.max_files_size, owner)

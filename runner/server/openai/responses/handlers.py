@@ -66,8 +66,8 @@ async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
 
 @route("POST", "/v1/responses/compact", scope="inference")
 async def compact_response(http: HttpRequest, body: CompactRequest) -> CompactedResponse:
-    """Shorten a conversation. What it answers is the input that a response goes on from: the
-    messages of the user, and a summary of everything."""
+    """Shorten a conversation. The result is the input to continue with: the user's messages, and a
+    summary of everything."""
     items = (await items_of(http.services, body))[0]
     messages = await in_steps(messages_of, items, body.instructions)
     async with http.cancelled_on_disconnect():

@@ -42,8 +42,8 @@ Names = Annotated[list[str], Field(max_length=MAX_TOOLS)]
 
 
 class McpFilter(WireModel):
-    """Some of a server's tools: those of these names, and those that say that they change nothing;
-    both: those that are both."""
+    """A selection of a server's tools: by name, or those that declare themselves read-only; with
+    both, those that match both."""
 
     tool_names: Names | None = None
     read_only: bool | None = None
@@ -58,7 +58,7 @@ class McpFilter(WireModel):
 
 
 class McpApproval(WireModel):
-    """The tools that are called after the client has agreed, and those that are called at once."""
+    """The tools that need the client's approval, and those that do not."""
 
     always: McpFilter | None = None
     never: McpFilter | None = None

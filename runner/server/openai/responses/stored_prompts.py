@@ -33,7 +33,7 @@ class PromptText(WireModel):
 
 
 class PromptReference(WireModel):
-    """A stored prompt, and what stands for its variables: texts."""
+    """A stored prompt and the values of its variables, which are texts."""
 
     id: str = Field(pattern=_NAME)
     version: str | None = Field(None, pattern=_NAME)

@@ -48,8 +48,8 @@ class ResponseCreateEvent(ResponsesRequest):
 
 @route("GET", "/v1/responses", scope=_SCOPE)
 async def open_websocket(http: HttpRequest) -> None:
-    """Open a WebSocket for responses. Each message of the client is a body of POST with the type
-    response.create, and is answered with the events of a stream."""
+    """Open a WebSocket for responses. Each message of the client is a body as for POST with the
+    type response.create; the answer is the events of a stream."""
     async with accepted(http) as socket:
         await _Session(http, socket).run()
 

@@ -150,7 +150,7 @@ class ReasoningConfig(WireModel):
 
 
 class ResponseTextConfig(WireModel):
-    """text. Of verbosity there is one."""
+    """text. Only one verbosity is supported."""
 
     format: dict[str, Any] | None = None
     verbosity: Literal["medium"] | None = None

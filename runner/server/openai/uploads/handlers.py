@@ -51,7 +51,7 @@ async def create_upload(http: HttpRequest, body: CreateUploadRequest) -> UploadO
 
 @route("POST", "/v1/uploads/{id}/parts", scope="inference", takes="multipart/form-data")
 async def add_part(http: HttpRequest) -> UploadPart:
-    """Upload a part of up to 64 MiB in the field data. Parts may come side by side."""
+    """Upload a part of up to 64 MiB in the field data. Parts may be sent in parallel."""
     upload = await _find(http)
     if upload.status != "pending":
         raise Conflict(f"the upload {upload.id} is {upload.status}, not pending", param="id")

@@ -38,7 +38,7 @@ class StaticChunking(WireModel):
 
 
 class ChunkingStrategy(WireModel):
-    """How a file is cut."""
+    """How a file is split into chunks."""
 
     type: Literal["auto", "static"]
     static: StaticChunking | None = None
@@ -82,7 +82,7 @@ class CreateVectorStoreRequest(_Chunked):
 
 
 class UpdateVectorStoreRequest(WireModel):
-    """POST /v1/vector_stores/{id}. What is not given stays."""
+    """POST /v1/vector_stores/{id}. Missing fields stay as they are."""
 
     name: Name | None = None
     expires_after: ExpiresAfter | None = None
