@@ -9,23 +9,23 @@ usage() {
     cat <<'TEXT'
 Usage: ./install.sh [options]
 
-Installs hearth into an environment of its own, without root, and links the command to
-~/.local/bin/hearth. Running it again updates the installation; nothing changed, nothing done.
+Installs hearth into its own environment, without root, and links the command to
+~/.local/bin/hearth. Run it again to update; if nothing has changed, it does nothing.
 
-  --prefix DIR      where the environment goes     [~/.local/share/hearth/venv, $HEARTH_PREFIX]
+  --prefix DIR      folder for the environment     [~/.local/share/hearth/venv, $HEARTH_PREFIX]
   --python PATH     the Python to use, 3.11 or newer
-  --with-torch      also install PyTorch (a machine with an NVIDIA GPU gets it by itself)
+  --with-torch      also install PyTorch (the default on a machine with an NVIDIA GPU)
   --without-torch   no PyTorch, not even on a machine with an NVIDIA GPU
-  --with-speech     also install what hears and speaks (140 MB; Piper, which speaks, is GPL)
-  --dev             for work on hearth: editable, with the tools, in ./.venv, no launcher
-  --uninstall       remove hearth and its launcher; models stay
-  --purge           with --uninstall: remove models, logs, history and built wheels too
+  --with-speech     also install speech recognition and synthesis (140 MB; Piper is GPL)
+  --dev             for development: editable, with tools, in ./.venv, without a launcher
+  --uninstall       remove hearth and its launcher, but keep the models
+  --purge           with --uninstall: also remove models, logs, history and built wheels
   --help            show this text
 
 CMAKE_ARGS, CFLAGS, CXXFLAGS, CC and CXX are passed on to the build of llama.cpp, for example
   CMAKE_ARGS="-DGGML_CUDA=on" ./install.sh
-Wheels built here are kept in ~/.cache/hearth/wheels ($HEARTH_WHEELS) and used again.
-HEARTH_WHEEL_INDEX names a folder, or a page with links, to take hearth and llama.cpp from, compiled:
+Wheels built here are kept in ~/.cache/hearth/wheels ($HEARTH_WHEELS) and reused.
+HEARTH_WHEEL_INDEX names a folder, or a page with links, that has wheels of hearth and llama.cpp:
 nothing is compiled then.
 TEXT
 }
@@ -83,7 +83,7 @@ step() {
     started=$(now)
     if ! logged 7200 "$@"; then
         show_log
-        fail "this step failed. With its cause mended, ./install.sh continues here"
+        fail "this step failed. Fix the cause and run ./install.sh again; it continues here"
     fi
     finished "$started"
 }
@@ -91,7 +91,7 @@ step() {
 interrupted() {
     [ -z "${child:-}" ] || end_tree "$child"
     [ -z "${watcher:-}" ] || kill "$watcher" 2>/dev/null
-    fail "interrupted; running ./install.sh again continues here"
+    fail "interrupted; run ./install.sh again to continue here"
 }
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
@@ -142,7 +142,7 @@ switch() {
     "$python" "$upgrade" switch "$prefix" "$target" || fail "cannot put $prefix in the place of $target"
     prefix=$target
     if [ -f "$target.new/hearth-changelog.md" ]; then
-        say "- new since the version that was here:"
+        say "- new since the previous version:"
         "$python" "$upgrade" changes "$target.new/hearth-changelog.md" CHANGELOG.md
     fi
 }
@@ -153,7 +153,7 @@ make_environment() {
         return
     fi
     if [ -e "$prefix" ] && [ ! -f "$prefix/pyvenv.cfg" ] && [ -n "$(ls -A "$prefix")" ]; then
-        fail "$prefix holds files of something else; give another place with --prefix DIR"
+        fail "$prefix contains files of another program; choose another folder with --prefix DIR"
     fi
     "$python" -c 'import venv, ensurepip' >/dev/null 2>&1 ||
         fail "$python has no venv module. Debian/Ubuntu: sudo apt install python3-venv"
@@ -355,7 +355,7 @@ try_ember() {
         show_log
         case $engine in release | prebuilt) return 1 ;; esac
         [ "$dev" = yes ] || fail "ember did not answer (status $status)"
-        say "  ember did not answer (status $status); make test says more"
+        say "  ember did not answer (status $status); run make test for details"
         ;;
     esac
 }
@@ -381,7 +381,7 @@ try_build() {
     try_ember && return
     [ -d "$prefix/lib/hearth" ] || [ -d "$(echo "$prefix"/lib/python*/site-packages/kernels/native/lib)" ] ||
         return 1
-    say "- once more without hearth's kernels"
+    say "- trying again without hearth's kernels"
     kernels --remove
     try_ember
 }
@@ -453,7 +453,7 @@ record() {
 choose_extras() {
     if [ "$torch" = auto ] && nvidia-smi -L >/dev/null 2>&1; then
         torch=yes
-        say "- an NVIDIA GPU is here: PyTorch is installed as well (several GB)"
+        say "- found an NVIDIA GPU: installing PyTorch as well (several GB)"
     fi
     extras=vision,websockets,mcp
     [ "$torch" != yes ] || extras=$extras,torch
@@ -466,7 +466,7 @@ choose_extras() {
 link() {
     command=$prefix/bin/hearth
     if [ -e "$launcher" ] && [ ! -L "$launcher" ]; then
-        say "- $launcher is something else and stays as it is"
+        say "- $launcher was not made by install.sh and stays as it is"
         return
     fi
     if ! mkdir -p "$(dirname "$launcher")" || ! ln -sf "$command" "$launcher"; then

@@ -197,7 +197,7 @@ def test_upgrade_restarts_the_daemon_keeps_the_store_and_says_what_is_new(
         installation.hearth("cp", "ember", "mine")
         installation.make_outdated()
         said = installation.install()
-        assert "new since the version that was here" in said
+        assert "new since the previous version" in said
         assert "the daemon runs again, with the new version" in said
         installation.environ["HEARTH_NO_AUTOSTART"] = "1"
         assert "mine" in installation.hearth("list")
