@@ -27,8 +27,8 @@ def chat_model(client: Client, model: str) -> JsonObject:
 
 
 def introduce(session: Session, shown: JsonObject) -> None:
-    """Say what is different with this model, and show its own messages, which the session takes.
-    Thinking that was asked for is turned off where the model has none."""
+    """Say what is special about this model, and show its own messages, which the session adopts.
+    Requested thinking is turned off if the model has none."""
     from cli.commands.show import is_base
 
     if session.think and "thinking" not in shown.get("capabilities", ()):

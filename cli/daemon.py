@@ -131,8 +131,8 @@ def log_file(settings: Settings) -> Path:
 
 
 def running(client: Client) -> JsonObject | None:
-    """What the daemon says of itself; None when nobody listens at the client's address, or only
-    the service manager, which would start one if it were asked."""
+    """The daemon's description of itself; None when nothing listens at the client's address, or
+    only the service manager, which would start a daemon on a request."""
     from cli.service.choice import waits_at
 
     return None if waits_at(client.base_url) else _about(client)
@@ -155,8 +155,8 @@ def process_of(client: Client, about: JsonObject) -> psutil.Process:
 
 
 def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
-    """End the daemon that says this about itself, and wait until it is gone; says so unless
-    quiet. Raises CliError when that is not for this user, or takes longer than it should."""
+    """Stop the daemon that describes itself so, and wait until it has ended; prints that unless
+    quiet. Raises CliError when this user may not do that, or when it takes too long."""
     from cli.process import has_ended
     from runner.stop_signals import ask_to_stop
 
@@ -177,7 +177,7 @@ def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
 
 
 def answers(client: Client) -> bool:
-    """Whether a daemon answers the client, be it that it wants a key."""
+    """Whether a daemon answers the client, even if only to require a key."""
     from runner.client import ClientError, ConnectionLost
 
     try:

@@ -25,7 +25,7 @@ _LIMITS = {
 
 
 def is_cut(last: ReplyChunk) -> bool:
-    """Whether a limit that nobody set has cut the answer."""
+    """Whether a limit that the user did not set has cut off the answer."""
     return last.get("limit") not in (None, "num_predict")
 
 

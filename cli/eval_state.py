@@ -1,7 +1,7 @@
-"""What an interrupted `hearth eval` has found, so that the same command goes on from there.
+"""The state of an interrupted `hearth eval`, so that the same command can resume it.
 
-A file for each model, text and context, in the user's state folder. What is damaged, or of another
-text, is told and left out; the daemon leaves out what is of another model.
+A file for each model, text and context, in the user's state folder. State that is damaged or from
+another text is reported and ignored; the daemon ignores state from another model.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EvalState:
                 part.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """It is not needed any more."""
+        """Remove the state, which is no longer needed."""
         with suppress(OSError):
             self.file.unlink(missing_ok=True)
 

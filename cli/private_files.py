@@ -24,8 +24,8 @@ def private_files() -> Iterator[None]:
 
 
 def read_regular(path: Path, max_bytes: int = 16 << 20) -> bytes:
-    """What is in a file, at most max_bytes of it; a pipe that took its place holds nobody up.
-    Raises OSError."""
+    """A file's content, at most max_bytes of it; does not block on a pipe in its place. Raises
+    OSError."""
     with open(open_file(path, os.O_RDONLY | O_NONBLOCK | O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))

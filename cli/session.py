@@ -86,8 +86,8 @@ class Session:
             self.turns.append({"role": "assistant", "content": answer})
 
     def switch(self, model: str) -> ReplyChunk:
-        """Load another model and start anew with it and its own system message; when that fails
-        nothing has changed. Gives the daemon's answer."""
+        """Load another model and start again with it and its own system message; if that fails,
+        nothing changes. Returns the daemon's answer."""
         loaded = self.client.load(model, self.keep_alive, self.options)
         self.model = model
         self.system = self.clamped_context = None

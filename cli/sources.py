@@ -99,7 +99,7 @@ def is_whole_gguf(files: Iterable[str]) -> bool:
 
 
 def require_file(path: Path) -> None:
-    """Raises CliError unless path is a regular file, FileNotFoundError when nothing is there."""
+    """Raises CliError unless path is a regular file, FileNotFoundError when it does not exist."""
     mode = path.stat().st_mode
     for is_kind, what in _KINDS:
         if is_kind(mode):

@@ -30,8 +30,8 @@ Ask = Callable[[str], str]
 
 @dataclass(slots=True)
 class Toolbox:
-    """The tools of servers. ask: puts a question to the person, None: nobody is there. allowed:
-    those that the person has agreed to for good."""
+    """The tools of servers. ask: asks the user a question, None: no user to ask. allowed: tools
+    that the user has allowed permanently."""
 
     client: Client
     ask: Ask | None
@@ -125,7 +125,7 @@ def ask_terminal(question: str) -> str:
 
 
 def person() -> Ask | None:
-    """How to ask whoever is at the terminal."""
+    """How to ask the user at the terminal."""
     return ask_terminal if is_terminal(sys.stdin) and is_terminal(sys.stderr) else None
 
 

@@ -1,6 +1,6 @@
-"""What is wrong with a Modelfile beyond its grammar: all of it at once, each with its command.
+"""Finds errors in a Modelfile beyond its syntax: all at once, each with its command.
 
-Reads no file and asks nobody: whether FROM, ADAPTER and DRAFT name something is for its callers.
+Reads no file and contacts nobody: its callers check what FROM, ADAPTER and DRAFT name.
 """
 
 from __future__ import annotations

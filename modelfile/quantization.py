@@ -16,8 +16,8 @@ from registry.formats.gguf.types import FILE_NUMBERS, TENSOR_NUMBERS
 @dataclass(frozen=True, slots=True)
 class QuantizationType:
     """A type of a whole file. bits_per_weight: of an 8B Llama, as llama-quantize lists it, smaller
-    models have more; needs_imatrix: impossible without an importance matrix; quantized: its
-    weights are no floats any more."""
+    models have more; needs_imatrix: impossible without an importance matrix; quantized: its weights
+    are no longer floats."""
 
     name: str
     bits_per_weight: float

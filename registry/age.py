@@ -25,13 +25,12 @@ _MAX_BYTES = 1024
 if sys.platform == "linux":
 
     def uptime_s() -> float:
-        """Seconds since the machine was started, those in which it slept included; nobody can set
-        it."""
+        """Seconds since the machine was started, including sleep; nobody can change it."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 else:
 
     def uptime_s() -> float:
-        """Seconds since some time before this process; nobody can set them."""
+        """Seconds since some time before this process; nobody can change them."""
         return time.monotonic()
 
 
@@ -45,9 +44,9 @@ def steady_now() -> float:
 
 
 class FileAges:
-    """How old the files of a store are, by their times. From one process to the next the date may
-    have been set: where more than MAX_GAP_S or less than nothing has gone by, no file counts as
-    older than the process that found it so, for nobody knows the date by which it was written."""
+    """The age of a store's files, by their times. The date may have been changed between two
+    processes: if more than MAX_GAP_S or a negative time has passed, no file counts as older than
+    the process that noticed it, because the date of writing cannot be trusted."""
 
     __slots__ = ("_path", "_since_s")
 

@@ -63,7 +63,7 @@ def fault_of(
 
 
 def free_bytes(directory: Path) -> int:
-    """The space that this user may still fill there; 0 when it cannot be told."""
+    """The space that this user may still use there; 0 when it is unknown."""
     try:
         return shutil.disk_usage(directory).free
     except OSError:
@@ -71,7 +71,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def require_space(operation: str, directory: Path, needed_bytes: int) -> None:
-    """Raises StoreFull when so many bytes do not fit there any more."""
+    """Raises StoreFull when that many bytes no longer fit there."""
     free = free_bytes(directory)
     if needed_bytes > free:
         raise StoreFull(operation, errno.ENOSPC, needed_bytes, free)
@@ -227,8 +227,8 @@ class TempFile:
 
 
 def set_aside(path: Path) -> Path:
-    """Give whatever is there, damaged and perhaps no file at all, a name that tells so; gives
-    that. Raises OSError."""
+    """Rename whatever is there, damaged and perhaps not even a file, to a name that says so;
+    returns the name. Raises OSError."""
     for number in range(1, _MAX_SET_ASIDE + 1):
         aside = path.with_name(f"{path.name}.damaged-{number}")
         if not os.path.lexists(aside):

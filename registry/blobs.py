@@ -166,7 +166,7 @@ class Blobs:
         return digest, content.size_bytes
 
     def settle(self, digests: Iterable[Digest]) -> None:
-        """Note that blobs stand in a manifest now, or are not needed by whoever made them."""
+        """Note that blobs are now in a manifest, or no longer needed by their creator."""
         for digest in digests:
             self.fresh.discard(digest)
             if digest in self.taken:

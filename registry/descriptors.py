@@ -83,7 +83,7 @@ if sys.platform == "win32":
         """Nothing: NTFS has its names in a journal."""
 
     def allocated_bytes(status: os.stat_result) -> int:
-        """Its length: what a sparse file takes is not told."""
+        """Its length: Windows does not report what a sparse file takes."""
         return status.st_size
 
     def free_names(folder: Path) -> int | None:  # noqa: ARG001
@@ -91,7 +91,7 @@ if sys.platform == "win32":
         return None
 
     def pread(descriptor: int, size: int, offset: int) -> bytes:
-        """As os.pread, but moves the position, which nobody relies on."""
+        """Like os.pread, but moves the position, which no caller relies on."""
         os.lseek(descriptor, offset, os.SEEK_SET)
         return os.read(descriptor, size)
 

@@ -54,9 +54,9 @@ class GcResult:
 
 
 def collect(store: Store, options: GcOptions) -> GcResult:
-    """Remove the blobs that no model uses and nobody works with, and the parts of transfers that
-    nobody goes on with. No blob is removed while a manifest cannot be read, for it may be what
-    keeps it. Blocks on the disk; other changes of the store wait.
+    """Remove the blobs that no model and no running work uses, and abandoned partial transfers. No
+    blob is removed while a manifest is unreadable, because that manifest may need it. Blocks on the
+    disk; other changes of the store wait.
 
     Raises StoreReadOnly unless rules.dry_run, StoreFault.
     """

@@ -65,7 +65,7 @@ def read_content(path: Path, advance: Advance) -> FileContent:
 
 
 def make_private(path: Path) -> None:
-    """Have only its owner read and write a file that nobody else has a name of. Raises OSError."""
+    """Let only its owner read and write a file that has no other name. Raises OSError."""
     status = os.lstat(path)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
         os.chmod(path, 0o600)

@@ -1,4 +1,4 @@
-"""Whose a file is, and what others may do with it, as far as os.stat tells."""
+"""The owner of a file, and what others may do with it, as far as os.stat shows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ else:
         return stat.S_IMODE(status.st_mode)
 
     def close_folder(folder: Path) -> bool:
-        """Let nobody but this user into its folder; False: it is another's. Raises OSError, also
-        for a link."""
+        """Close this user's folder to all others; False: the folder belongs to another user. Raises
+        OSError, also for a link."""
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             status = os.fstat(opened)

@@ -81,7 +81,7 @@ async def pull(
     """Bring a model into the store. name: what it is called there, None: as the host calls it.
 
     Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what building
-    raises; then the store is as it was, but for the parts that the next pull goes on from.
+    raises; then the store is unchanged, except for partial transfers that the next pull continues.
     """
     state.steps.append("pulling manifest")
     remote = await host.resolve()

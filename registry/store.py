@@ -198,7 +198,7 @@ class Store:
         return PartialFile(self._temporary, plan)
 
     def require_space(self, needed_bytes: int) -> None:
-        """Raises StoreFull when so many bytes do not fit any more, StoreReadOnly."""
+        """Raises StoreFull when that many bytes no longer fit, StoreReadOnly."""
         self._require_writable("write the blob")
         require_space("write the blob", self._temporary, needed_bytes)
 
@@ -319,13 +319,13 @@ class Store:
         return None
 
     def remove_blob(self, digest: Digest) -> int:
-        """Remove a blob that unchanging has shown to be needed by nobody; gives the bytes
-        freed. Raises StoreReadOnly, StoreFault."""
+        """Remove a blob that unchanging has shown to be unused; returns the bytes freed. Raises
+        StoreReadOnly, StoreFault."""
         self._require_writable("remove the blob")
         return self._blobs.remove(digest)
 
     def discard(self, digests: Iterable[Digest]) -> None:
-        """Remove those of the blobs that no model uses and nobody holds. What cannot be removed
+        """Remove those of the blobs that no model uses and nothing holds. What cannot be removed
         now is left to registry.gc; never raises."""
         with self._change, contextlib.suppress(RegistryError):
             wanted = [digest for digest in digests if self.has_blob(digest)]

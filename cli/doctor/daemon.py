@@ -103,8 +103,8 @@ def _end_of(port: int) -> str:
 
 
 def check_exposure(settings: Settings) -> Iterator[Finding]:
-    """Who can reach the daemon, and what they need for it. Where it runs it is asked for its
-    sockets, for its settings may be others than those of this shell."""
+    """Who can reach the daemon, and what they need for that. A running daemon is asked for its
+    sockets, because its settings may differ from those of this shell."""
     hosts, scheme = _listening(settings)
     public = sorted(host for host in hosts if _is_public(host))
     keys = _key_count(settings)

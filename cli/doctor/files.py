@@ -125,8 +125,8 @@ def _file(
 
 
 def check_locks(settings: Settings) -> Iterator[Finding]:
-    """Who holds the store, and what a daemon that was killed has left. The locks are the kernel's,
-    which end with their process: a file that was left keeps nobody out."""
+    """Which process holds the store, and what a killed daemon has left behind. The locks are the
+    kernel's and end with their process, so a leftover file blocks nothing."""
     lock, left = settings.models_dir / ".hearth.lock", []
     owner = _lock_owner(lock)
     if owner is None and lock.exists():

@@ -11,7 +11,7 @@ from runner.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. mend: the command, or the change, that mends it."""
+    """One line of the report. mend: the command, or the change, that fixes it."""
 
     level: Literal["ok", "warning", "problem"]
     area: str

@@ -1,4 +1,4 @@
-"""What pulls need: proxies, and the registries behind them. Only when it is asked for."""
+"""What pulls need: proxies, and the registries behind them. Only with --network."""
 
 from __future__ import annotations
 

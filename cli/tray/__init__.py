@@ -12,7 +12,7 @@ from cli.errors import CliError
 
 
 def is_installed() -> bool:
-    """Whether this system's tray can be used, and the extra that it takes is there."""
+    """Whether this system has a tray and the extra that it needs is installed."""
     return sys.platform.startswith("linux") and find_spec("dbus_fast") is not None
 
 

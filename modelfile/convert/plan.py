@@ -1,4 +1,4 @@
-"""What an architecture says about a checkpoint: which tensors it has and what becomes of them.
+"""An architecture's description of a checkpoint: which tensors it has and how each is converted.
 
 A plan is made from config.json alone, so that everything can be checked before a byte is written.
 """

@@ -20,8 +20,8 @@ TOOL_USE: Final = "tool_use"
 
 
 def named_sources(value: Any) -> dict[str, str]:
-    """The sources of chat_template as it stands in tokenizer_config.json: a text, a list of
-    {"name", "template"} or an object of name to text. Raises TemplateError."""
+    """The sources of chat_template as found in tokenizer_config.json: a text, a list of {"name",
+    "template"} or an object of name to text. Raises TemplateError."""
     if isinstance(value, str):
         return {DEFAULT: value}
     if isinstance(value, list):

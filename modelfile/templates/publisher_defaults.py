@@ -1,7 +1,7 @@
-"""What publishers of chat templates in Jinja give them where nobody says anything.
+"""The variables that publishers of Jinja chat templates set by default.
 
-A template that reads one of these names without asking whether it is there is written for a caller
-that always gives it. Knows no model.
+A template that reads one of these names without checking whether it is defined is written for a
+caller that always sets it. Knows no model.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def check_modes(store: Store) -> Iterator[Finding]:
 
 
 def wanted_mode(status: os.stat_result) -> int:
-    """The mode that a file or folder should have: nobody else may write, the owner may read."""
+    """The mode that a file or folder should have: others cannot write, the owner can read."""
     owner = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400
     return (permissions(status) & ~_OTHERS_WRITE) | owner
 
@@ -50,7 +50,7 @@ def _mode(store: Store, path: Path) -> Iterator[Finding]:
 
 
 def check_temporary(store: Store, keep_s: float = PARTIAL_KEEP_S) -> Iterator[Finding]:
-    """Parts of transfers that nobody can or will go on with, and files that are none of ours."""
+    """Partial transfers that cannot or will not be resumed, and files that are not ours."""
     folder = store.root / "tmp"
     names = set(_names(folder))
     for name in sorted(names):

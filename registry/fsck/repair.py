@@ -1,5 +1,5 @@
-"""The repairs that need no network: manifests from their copies, modes, what nobody goes on with,
-and blobs of which there is a whole file elsewhere on this machine.
+"""The repairs that need no network: manifests from their copies, modes, abandoned transfers, and
+blobs of which there is an intact file elsewhere on this machine.
 
 Removes nothing that holds content which could be the last of its kind.
 """

@@ -26,7 +26,7 @@ class RangeSource(Protocol):
         self, start: int, stop: int
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes | bytearray]]:
         """The bytes from start to before stop, as they arrive; possibly fewer or more than
-        asked for: the reader counts.
+        requested: the reader counts.
 
         Raises RangesIgnored, RemoteError; RetryLater for what may work the next time.
         """
@@ -112,5 +112,4 @@ class Host(Protocol):
     """One kind of place where models are."""
 
     async def resolve(self) -> RemoteModel:
-        """What has to be fetched for the model that was asked for. Raises RemoteError,
-        InvalidManifest."""
+        """What has to be fetched for the requested model. Raises RemoteError, InvalidManifest."""

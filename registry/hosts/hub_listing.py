@@ -1,6 +1,5 @@
-"""What the Hub says of a repository: its files, its commit and its tags, every field checked.
-
-Asks nobody. Source: huggingface.co/docs/hub/api, GET /api/models/{repo}?blobs=true.
+"""The Hub's description of a repository: its files, its commit and its tags, every field checked.
+Sends no requests. Source: huggingface.co/docs/hub/api, GET /api/models/{repo}?blobs=true.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Brings the files of a remote model into the store, one after the other.
 
-Owns what is not fetched because it is there already, the check of the space before, and that two
-transfers of the same content wait for one another. Knows no HTTP.
+Owns skipping what is already there, checking the free space beforehand, and that two transfers of
+the same content wait for one another. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class Fetcher:
         return digest
 
     async def refetch(self, file: RemoteFile, digest: Digest, progress: BlobProgress) -> None:
-        """Bring a blob that is damaged or missing; what is there stays until the whole has come.
-        Raises as fetch does."""
+        """Fetch a damaged or missing blob; the old file stays until the new one is complete. Raises
+        as fetch does."""
         async with self._locks[file.key]:
             await self._download(replace(file, digest=digest), progress)
         progress.completed_bytes = file.size_bytes
         progress.done = True
 
     async def discard(self, progress: BlobProgress) -> None:
-        """Remove what has come of a file, unless somebody is fetching it now. Raises
-        StoreReadOnly, StoreFull, StoreFault."""
+        """Remove the received part of a file, unless it is being fetched now. Raises StoreReadOnly,
+        StoreFull, StoreFault."""
         if self._locks[progress.key].locked():
             return
         async with self._locks[progress.key]:

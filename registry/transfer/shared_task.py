@@ -1,5 +1,5 @@
-"""One task for all who want the same: it runs once, everybody watches, and it is cancelled when
-nobody waits any more.
+"""One task for all clients that want the same: it runs once, all of them watch it, and it is
+cancelled when the last one leaves.
 
 Knows nothing of what the task does.
 """

@@ -1,4 +1,4 @@
-"""A grammar that counts from where the model begins a call of a tool, and only for that call.
+"""A grammar that applies from where the model begins a tool call, and only for that call.
 
 Until then the answer is free: no mask is computed for it, and it may be drafted. Knows no tool
 format beyond how calls begin, nor who does the matching.

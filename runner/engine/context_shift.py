@@ -1,9 +1,9 @@
-"""What leaves a full context so that an answer may go on: the older half of the tokens after those
-that stay.
+"""Which tokens leave a full context so that an answer can continue: the older half of those after
+the kept ones.
 
-Owns which tokens leave and when an answer has gone on for long enough. The rest is computed anew
-from the tokens that stay, which every backend can do and gives the numbers that a prompt of these
-tokens gives; moving computed cells to other positions would be cheaper and less exact.
+Owns which tokens leave and when an answer has continued for long enough. The context is recomputed
+from the tokens that stay, which every backend can do and which gives the same numbers as a prompt
+of these tokens; moving computed cells to other positions would be cheaper but less exact.
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ class Engine:
             self._fault = error
 
     def pause(self, id: str) -> None:
-        """Nobody reads what this request yields: it gives up its place in the batch or in the
-        queue until resume. What it computed stays as cache while there is room. No effect on one
-        that has ended or is paused."""
+        """Pause a request whose output is not read: it gives up its slot in the batch or its place
+        in the queue until resume. What it computed stays cached while there is room. No effect on
+        one that has ended or is paused."""
         sequence = self._sequences.get(id)
         if sequence is not None and id not in self._paused:
             self._unschedule(sequence)

@@ -1,11 +1,11 @@
-"""Whose turn it is: clients share the places of a batch, and the time of a model.
+"""Whose turn it is: clients share the slots of a batch and the time of a model.
 
-Who has fewer running sequences goes before who has more, so that nobody has more than a share of
-them while others wait. Among those with as many counts what was computed for each: a virtual token
-counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). Whoever comes, or
-comes back, begins with what those have who are served, or a little more if they had much before. A
-request with few tokens so far has a head start, so that short questions need not wait for endless
-answers; those who ask often are soon so far behind that it does not help them any more.
+A client with fewer running sequences goes before one with more, so that no client has more than its
+share while others wait. Among clients with equally many, the one for which less was computed goes
+first: a virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI
+2024). A client that arrives or returns starts with the counter of those being served, or a little
+more if it had used much before. A request with few tokens so far has a head start, so that short
+questions need not wait for endless answers; a client that asks often soon loses that advantage.
 
 Owns the counters. Knows no sequences.
 """
@@ -75,11 +75,11 @@ class FairShare:
         self.leave(client)
 
     def charge(self, client: str, prompt_tokens: int) -> None:
-        """So many were computed for a client that is there."""
+        """Charge this many computed tokens to a known client."""
         self._served[client] += prompt_tokens
 
     def charge_each(self, clients: Iterable[str], count: int) -> None:
-        """An output token for each of count clients; a client may be there several times."""
+        """Charge one output token to each of count clients; a client may occur several times."""
         if len(self._present) == 1:
             self._served[next(iter(self._present))] += count * OUTPUT_COST
         else:

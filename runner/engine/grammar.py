@@ -162,8 +162,8 @@ class Grammars:
         self, grammar: Grammar, *, opened: bool = False, salt: str | None = None
     ) -> LlguidanceMatcher:
         """A fresh matcher. opened: the prompt has opened the reasoning. salt: a compiled grammar is
-        used again by those of the same one, so that nobody learns by the time that it takes which
-        grammars others use. Raises InvalidRequest with the place of the fault."""
+        reused only for the same salt, so that nobody can learn from the compile time which grammars
+        others use. Raises InvalidRequest with the place of the error."""
         compiled = self._compiled_of(grammar, opened, salt)
         param, own = grammar.param or "grammar", compiled.matcher.deep_copy()
         matcher: Matcher = own

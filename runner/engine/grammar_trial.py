@@ -1,5 +1,5 @@
-"""Compiles a grammar in a process of its own first: there are grammars with which llguidance does
-not come to an end, and native code cannot be stopped in a thread.
+"""Compiles a grammar in a separate process first: with some grammars llguidance never finishes, and
+native code cannot be stopped in a thread.
 
 `python -I -m runner.engine.grammar_trial` reads what llguidance compiles from stdin, compiles it
 for a vocabulary of bytes and ends with 0, whether the grammar is right or wrong.

@@ -1,8 +1,8 @@
-"""Proposals from a grammar: what it leaves no choice about, and what the answer wrote in such
-places before.
+"""Proposals from a grammar: tokens that it forces, and what the answer wrote in similar places
+before.
 
-Between the tokens that a grammar forces stand those that it does not quite force, the white space
-of JSON above all. An answer that has put a space after one colon puts it after the next. Knows no
+Between the tokens that a grammar forces there are those that it almost forces, mostly the white
+space of JSON. An answer that has put a space after one colon will put one after the next. Knows no
 backend and no sequences.
 """
 
@@ -39,8 +39,8 @@ class JumpAhead:
         self._last = token
 
     def propose(self, matcher: Matcher, past: Proposals, limit: int) -> Proposals:
-        """At most limit tokens after which the grammar goes on. past: what followed in the past.
-        Goes on with matcher, which must be a copy."""
+        """At most limit tokens that the grammar allows next. past: what followed before. Advances
+        matcher, which must be a copy."""
         found: list[int] = []
         odds: list[float] = []
         last, reach = self._last, 1.0

@@ -1,9 +1,8 @@
-"""Proposals from what was written before: what followed when the last tokens stood there.
+"""Proposals from earlier text: what followed the last tokens when they occurred before.
 
-Each sequence is followed token by token, whether it has drafts or not, so that how often its past
-is right is known without asking the model. Beside its own past it is looked up in the recent
-answers of its salt, never in those of another one: nobody learns by the time that an answer takes
-what others were told.
+Each sequence is tracked token by token, whether it has drafts or not, so the hit rate of its past
+is known without asking the model. Besides its own past, only recent answers with the same salt are
+searched, so that nobody can learn from the time of an answer what others were told.
 """
 
 from __future__ import annotations

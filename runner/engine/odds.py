@@ -1,4 +1,4 @@
-"""How often proposals of each kind were right."""
+"""How often proposals of each kind were accepted."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """How many prompt tokens a step may compute.
 
 A mixed step should take at most twice as long as a pure decode step, or MAX_STEP_S where that is
-longer: a stream then pauses no more than a reader notices, and prompts still get most of a slow
-machine. Where nobody streams, large steps give the most tokens a second, so that only a step beyond
+longer: streams then pause no longer than a reader notices, and prompts still get most of a slow
+machine. If nothing is streaming, large steps give the most tokens per second, so only a step beyond
 ALONE_STEP_S is cut: on a machine so busy, or with a model so large, that it would come near the
-limit at which a worker counts as stuck. And it takes whole prompts until it has enough to do: the
-first to come is then answered first, instead of all when the last is computed. What tokens cost is
-measured on the steps themselves. It knows no sequences.
+limit at which a worker counts as stuck. The step then takes whole prompts until it is full, so that
+the first prompt is answered first instead of all when the last is computed. The cost of tokens is
+measured on the steps themselves. Knows no sequences.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """Cells that nobody holds."""
+        """Cells that no sequence holds."""
         return self.capacity_tokens - self.used
 
     @property

@@ -1,4 +1,4 @@
-"""A cache that grows: whoever owns the memory is asked for more of it, then the backend makes it.
+"""A cache that grows: the owner of the memory is asked for more, then the backend enlarges it.
 
 Knows no sequences. All of this takes place between two steps.
 """

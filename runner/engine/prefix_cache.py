@@ -1,12 +1,11 @@
 """Which sequences hold which tokens, so that a new one can begin where another already is.
 
-Every sequence in the backend's cache can be a source, running or finished, for those of the same
-salt: who does not know it cannot find out by the time that an answer takes what others have asked.
-All others may have its public tokens, of which everybody may know. What was computed with other
-adapters, or other scales of them, is of no use to anybody.
-A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the
-least recently used ones go first. The cache knows neither the backend nor the pool: it names
-sequences by their id.
+Every sequence in the backend's cache, running or finished, can be a source for sequences with the
+same salt. Without the salt nobody can learn from the time of an answer what others have asked.
+Other sequences may use its public tokens only. What was computed with other adapters, or other
+scales of them, is never shared. A match is made by comparing the tokens themselves, never a hash.
+Finished sequences stay, the least recently used ones go first. The cache knows neither the backend
+nor the pool: it names sequences by their id.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class PrefixMatch(Generic[SourceT]):
 def is_superseded(source: PrefixSource, length: int, salt: str | None) -> bool:
     """Whether a prompt of salt that begins with the first length tokens of a finished source goes
     on from all that was asked there: what is left of source is an answer that its client sends back
-    in other tokens, as every turn of a conversation may, and nobody will ask for it again."""
+    as other tokens, as may happen in every turn of a conversation, so it will not be used again."""
     return source.prompt is not None and source.salt == salt and length >= source.prompt
 
 
@@ -153,7 +152,7 @@ class PrefixCache:
         self._running[source.slot] = source
 
     def remove(self, slot: int) -> None:
-        """The id holds nothing any more."""
+        """Forget the tokens of an id."""
         self._running.pop(slot, None)
         self._finished.pop(slot, None)
 

@@ -29,8 +29,8 @@ class RunningSequence:
         computed: int = 0,
         source: PrefixSource | None = None,
     ) -> None:
-        """computed: so many tokens are those of source. Public ones of it stay public if all of
-        them are there: how much of them a client has sent nobody shall know."""
+        """computed: the number of tokens shared with source. Its public tokens stay public if all
+        of them are shared: nobody may learn how many of them a client has sent."""
         self.sequence = sequence
         self.slot = slot
         self.computed = computed

@@ -5,13 +5,13 @@ prompts: the running ones first, then new ones from the queue, by priority, then
 (fair_share.py), then by arrival. The scheduler owns the queues; the cells of the cache are
 kv_cache.py's. It knows nothing of text or sampling.
 
-A sequence is admitted when there is room for its whole prompt. Where places or cells are short, a
-running sequence of a higher priority number, or of a client that has more than its share, returns
-to the queue for it; what it had computed stays as cache while it can. When no cells are left to go
-on, the last running sequence returns to the queue and is computed again later.
+A sequence is admitted when there is room for its whole prompt. If slots or cells are short, a
+running sequence with a higher priority number, or of a client that has more than its share, returns
+to the queue for it; what it had computed stays cached while there is room. When no cells are left
+to continue, the last running sequence returns to the queue and is computed again later.
 
-Nothing waits for ever: what has waited for long has a turn before all others, at whatever priority,
-one after the other and so seldom that they take about a sixteenth of the steps.
+Nothing waits forever: what has waited long gets a turn before all others, whatever its priority,
+one after the other and so rarely that these turns take about a sixteenth of the steps.
 """
 
 from __future__ import annotations

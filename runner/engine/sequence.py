@@ -227,7 +227,7 @@ class Sequence:
 
     @property
     def full(self) -> bool:
-        """Whether tokens must leave before the sequence goes on: see shift_context."""
+        """Whether tokens must leave before the sequence can continue: see shift_context."""
         return self.shift is not None and len(self.tokens) >= self.limit
 
     def shift_context(self) -> None:
@@ -303,8 +303,8 @@ class Sequence:
         return Delta("", 0, finish=self._finish("length", now_s))
 
     def progress(self, computed: int, now_s: float) -> PromptProgress | None:
-        """How far the prompt is, of which so many tokens are computed; None where nobody wants to
-        know, or the answer has begun."""
+        """The progress of the prompt, of which this many tokens are computed; None when it is not
+        wanted, or the answer has begun."""
         began_s = self.timing.started_s
         if not self.return_progress or began_s is None or self.timing.first_token_s is not None:
             return None

@@ -1,4 +1,4 @@
-"""Which sequence a slot held last, so that it can be saved, come back, and be erased.
+"""Which sequence a slot held last, so that it can be saved, restored and erased.
 
 A slot is a number that requests give. All share one cache: what a slot holds is looked for among
 the finished sequences of the same salt, and no others. What comes back is a copy in the swap.
@@ -40,7 +40,7 @@ class Slots:
         self._held: dict[Key, tuple[array[int], Adapters]] = {}
 
     def note(self, key: Key, tokens: array[int], adapters: Adapters) -> None:
-        """A sequence begins in the slot; tokens grow as it goes on."""
+        """A sequence begins in the slot; tokens grows while it runs."""
         if not 0 <= key[1] < self._backend.capacity.max_sequences:
             return
         self._held.pop(key, None)

@@ -1,10 +1,10 @@
 """Tokens proposed before the model has computed them, so that a step can yield several.
 
-A proposal costs the model one token more in the same step; each that its own sampling confirms is
-a token of the answer won. Answers do not change. Proposals come from what was written before, from
-what a grammar leaves no choice about, and from a draft model. How many are verified follows from
-how often those of their kind were right and what a step of so many tokens costs, both measured as
-the model runs. Knows no queues and no text.
+Each proposal costs the model one more token in the same step; each that its own sampling confirms
+is a token of the answer gained. Answers do not change. Proposals come from earlier text, from what
+a grammar forces, and from a draft model. How many are verified depends on how often proposals of
+their kind were right and what a step of that many tokens costs, both measured as the model runs.
+Knows no queues and no text.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class UniqueItems:
     _began: int = 0  # the string or scalar, in the text
 
     def copy(self) -> UniqueItems:
-        """One that goes on by itself."""
+        """An independent copy."""
         frames = [
             replace(one, seen=None if one.seen is None else {*one.seen}, written=[*one.written])
             for one in self._stack
@@ -345,7 +345,7 @@ class UniqueMatcher:
         return not self._repeats
 
     def try_consume_tokens(self, tokens: list[int]) -> int:
-        """See LLMatcher; of no use any more once it has taken fewer than all."""
+        """See LLMatcher; unusable once it has accepted fewer than all."""
         for count, token in enumerate(tokens):
             if not self._matcher.try_consume_tokens([token]) or not self._items.accept(token):
                 return count

@@ -1,8 +1,8 @@
 """python -m runner.server: the daemon.
 
-Exit codes: 0 after a stop that was asked for, 1 for a bad setting or a fault, 69 when the port
-is taken, 75 when another process owns the store, 128 + the signal's number when a second
-signal cut the drain short.
+Exit codes: 0 after a requested stop, 1 for a bad setting or a fault, 69 when the port is taken, 75
+when another process owns the store, 128 + the signal's number when a second signal cut the drain
+short.
 """
 
 from __future__ import annotations

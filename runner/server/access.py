@@ -1,9 +1,10 @@
-"""Whether a request may do what it asks for, by its key, and whether its client has not asked too
-often.
+"""Checks whether a request's key allows what it asks for, and whether its client stays within the
+rate limit.
 
-As long as there are no keys everything is open to the user who started the daemon, and to nobody
-else: the peer of a loopback connection says whose it is. With the first key every path is closed,
-but for the few that are public and for the owner's token. What is public is not counted.
+Without keys everything is open to the user who started the daemon and to nobody else; the peer of a
+loopback connection says which user it belongs to. Once there is a key, every path needs one, except
+for the few public ones and for requests with the owner's token. Public paths do not count towards
+the rate limit.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ async def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
 
 
 def caller_of(keys: KeyRing, owner: str) -> Caller | None:
-    """Who stored what belongs to owner, to work for him later; None when he may not ask for
-    answers any more."""
+    """The caller whose stored objects belong to owner, to continue work for it later; None when it
+    is no longer allowed to request answers."""
     if not owner:
         return OWNER
     key = next((key for key in keys.keys if key.id == owner), None)

@@ -207,8 +207,8 @@ async def _lifespan(services: Services, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def opened(services: Services) -> AsyncIterator[None]:
-    """The daemon at work: the bundled model is there, and batches go on. Afterwards all workers
-    are gone and the library is closed."""
+    """Run the daemon: the bundled model is installed, and batches continue. Afterwards all workers
+    have ended and the library is closed."""
     try:
         await asyncio.to_thread(services.library.seed)
         services.library.on_change = services.models.forget

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """id: whose it is what the request stores, the same for all requests with one key; empty
-    without keys. share: for whom its work is counted: the key, else the user of this machine, else
-    the address. admin: it sees what is stored for others as well. trusted: the daemon's own user or
-    an admin key, for whom it reads this machine's files and asks private addresses."""
+    """id: the owner of what the request stores, the same for all requests with one key; empty
+    without keys. share: the client to which its work is charged: the key, else the user of this
+    machine, else the address. admin: it also sees what others have stored. trusted: the daemon's
+    own user or an admin key, for which it reads this machine's files and connects to private
+    addresses."""
 
     id: str = ""
     share: str = ""

@@ -47,6 +47,6 @@ class ClusterAccess(Placement):
         return await self.opened().place(asked) if self.is_joined else None
 
     async def close(self) -> None:
-        """The daemon stops; the cluster goes on."""
+        """Disconnect because the daemon stops; the cluster keeps running."""
         if self._cluster is not None:
             await self._cluster.close()

@@ -1,10 +1,10 @@
-"""One client's connection: how long it may take, and that its bytes are requests.
+"""One client's connection: its time limits, and the check that its bytes are requests.
 
 A client has HEADER_TIMEOUT_S for the head of each request and WRITE_TIMEOUT_S to read some of what
-waits for it; one that sends what is no request is told so, and the connection is closed. Requests
-reach uvicorn one at a time, and only as far as framing.py vouches for them. Owns this on top of
-uvicorn's protocol; which connections there may be is connection_table's, the pace of a body
-http_request's.
+waits for it. If it sends anything but a request, it gets an error and the connection is closed.
+Requests reach uvicorn one at a time, and only as far as framing.py accepts them. Owns this on top
+of uvicorn's protocol; connection_table owns which connections may exist, and http_request the pace
+of a body.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONNECTION = "connection"  # the name under which it is in its requests' scope["
 
 
 class Receiver(Protocol):
-    """What a connection's bytes are for once they are no HTTP any more."""
+    """Receives a connection's bytes once they are no longer HTTP."""
 
     def data_received(self, data: bytes) -> None:
         """More of them."""

@@ -1,9 +1,9 @@
 """POST /api/distill, hearth's own: train a small student of an installed model.
 
-The answer is NDJSON: {"status", "completed", "total", "unit", "state"} while the teacher is asked
-and the student is trained, where the state has the loss, and at last {"status": "success", "model",
-"parameters", "divergence", "agreement", ...}. The work is done in a process of its own, which ends
-when the client leaves; the same request goes on where it was.
+The answer is NDJSON: {"status", "completed", "total", "unit", "state"} while the teacher is read
+and the student is trained (the state has the loss), and at last {"status": "success", "model",
+"parameters", "divergence", "agreement", ...}. The work is done in a separate process, which ends
+when the client disconnects; the same request resumes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one table from errors to HTTP status codes, and the error bodies of the surfaces.
 
-Errors of the leaves become the runner's in runner.leaf_errors. A fault that nobody
-foresaw becomes a plain 500 with a request id; its traceback goes to the log, never to a client.
+Errors of the leaves become the runner's in runner.leaf_errors. An unexpected exception becomes a
+plain 500 with a request id; its traceback goes to the log, never to a client.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class ErrorSurface(Protocol):
 
 
 def failure_of(error: Exception, request_id: str) -> HttpFailure:
-    """What to tell the client about error; one that nobody foresaw is logged with its traceback."""
+    """The failure to report to the client for error; an unexpected one is logged with its
+    traceback."""
     if isinstance(error, HttpError):
         return HttpFailure(error.status, error.code, error.message, headers=error.headers)
     known = as_hearth_error(error)

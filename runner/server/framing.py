@@ -31,7 +31,7 @@ _UPGRADES = (b"upgrade", b"http2-settings")
 
 
 class FramingError(Exception):
-    """What the client sent is no request, and nothing after it can be told apart. status: the
+    """What the client sent is not a request, so nothing after it can be parsed either. status: the
     answer's."""
 
     def __init__(self, message: str, status: int = 400) -> None:

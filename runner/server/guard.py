@@ -1,9 +1,10 @@
 """The outermost layer: which requests may reach a handler at all.
 
-Keeps web pages that a user merely visits from using the daemon: the Host must be ours (against
-DNS rebinding) and the Origin of this machine or allowed. Applies to every path and method, and to
-WebSockets, for which browsers ask nobody. Once it is known who asks, check_body has bodies without
-an Origin be JSON (a form or text/plain needs no preflight), and nothing longer than the limit.
+Keeps web pages that a user merely visits from using the daemon: the Host must be ours (against DNS
+rebinding) and the Origin of this machine or allowed. Applies to every path and method, and to
+WebSockets, for which browsers send no preflight. Once the caller is known, check_body requires
+bodies without an Origin to be JSON (a form or text/plain needs no preflight) and within the size
+limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the memory for a job, which runs beside the models in a process of its own, is there."""
+"""Whether there is enough memory for a job, which runs in a separate process beside the models."""
 
 from __future__ import annotations
 

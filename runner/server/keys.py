@@ -54,7 +54,7 @@ _FIELDS = {field.name for field in fields(ApiKey)}
 
 
 class KeyRing:
-    """All keys. With none, whoever the daemon serves without needs none."""
+    """All keys. Without any, callers that the daemon serves by default need none."""
 
     def __init__(self, path: Path) -> None:
         """Raises StorageFailed for a file that cannot be read: no keys would open everything."""
@@ -79,7 +79,7 @@ class KeyRing:
         return found
 
     def add(self, name: str, scopes: tuple[Scope, ...]) -> str:
-        """Make a key; gives its text, which nobody can find out later. Raises InvalidRequest,
+        """Create a key and return its text, which cannot be read back later. Raises InvalidRequest,
         Conflict, StorageFailed."""
         if _NAME.fullmatch(name) is None:
             raise InvalidRequest(

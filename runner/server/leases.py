@@ -40,8 +40,8 @@ def tell_notes(lease: Lease) -> None:
 
 
 def cache_salt(lease: Lease, own: str | None = None) -> str:
-    """Under which the request's prefixes are cached. own: what it asks for. Models that share a
-    worker, and keys, learn nothing of what others were asked."""
+    """The salt under which the request's prefixes are cached. own: the request's own cache_salt.
+    Models that share a worker, and keys, learn nothing about each other's prompts."""
     return f"{lease.bundle.digest.hex[:16]}:{current_caller().id}:{own or ''}"
 
 

@@ -1,8 +1,8 @@
 """The metrics of a daemon in Prometheus' text format.
 
-What vLLM measures too has vLLM's name, labels and meaning (docs.vllm.ai, "Production metrics"), so
-that its dashboards work; the rest begins with hearth. Requests are counted when they end, the
-state of the workers is asked for when somebody looks. Nothing here costs anything per token.
+Metrics that vLLM also has use vLLM's names, labels and meanings (docs.vllm.ai, "Production
+metrics"), so that its dashboards work; the others begin with hearth. Requests are counted when they
+end, and the state of the workers is read on each scrape. Nothing here costs anything per token.
 
 A metric stands in one table, with the value that it shows.
 """

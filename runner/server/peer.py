@@ -15,7 +15,7 @@ STATE = "peer"  # the name under which a connection's Peer is in its requests' s
 
 
 class Peer:
-    """Of one connection. Connections that are no TCP are nobody's."""
+    """The peer of one connection. Connections that are not TCP belong to nobody."""
 
     __slots__ = ("_transport", "_uid")
 
@@ -30,8 +30,8 @@ class Peer:
         return ends is not None and ends[0].address.is_loopback
 
     async def uid(self) -> int | None:
-        """The user of this machine whose process it is; None for other machines, and where that
-        cannot be told."""
+        """The user of this machine whose process it is; None for other machines, and if that is
+        unknown."""
         if self._uid is None and (ends := self._ends()) is not None:
             ask = connected_uid
             uid = await asyncio.to_thread(ask, *ends) if is_slow() else ask(*ends)

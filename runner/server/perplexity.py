@@ -2,8 +2,8 @@
 
 The answer is NDJSON: {"status", "completed", "total", "unit", "state"} while it is measured, and at
 last {"status": "success", "model", "perplexity", "standard_error", "tokens", "chunks", "context"}.
-The work is done in a process of its own, which ends when the client leaves; the last state, given
-back as resume with the same text and context, goes on from there.
+The work is done in a separate process, which ends when the client disconnects; to resume it, send
+the last state as resume with the same text and context.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is told of each request when it has ended: a line at level debug, one of the access log, the
-spans of a trace.
+"""The records of finished requests: a log line at level debug, a line of the access log, the spans
+of a trace.
 
-A record holds nothing of what a request says: never prompts, answers or keys. Where nobody wants
-records, no request pays for them.
+A record contains nothing of a request's content: never prompts, answers or keys. If no records are
+wanted, they cost nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _CURRENT: ContextVar[RequestRecord | None] = ContextVar("request_record", defaul
 
 
 def current_record() -> RequestRecord | None:
-    """The record of the request that this task answers; None when nobody wants one."""
+    """The record of the request that this task answers; None when none is wanted."""
     return _CURRENT.get()
 
 

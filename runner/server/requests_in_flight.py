@@ -1,5 +1,5 @@
-"""The requests that are being answered, for those who watch over the daemon: who sent which, since
-when, and the end of one. Never what it says."""
+"""The requests in progress, for whoever operates the daemon: who sent each and when; cancels one.
+Never their content."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RequestInFlight:
         return time.monotonic() - self.began_s
 
     def cancel(self) -> None:
-        """End it; its client is told."""
+        """Cancel it; its client gets an error."""
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()

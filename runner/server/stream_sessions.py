@@ -61,7 +61,7 @@ class StreamSession:
         self._tell()
 
     async def begun(self) -> Message:
-        """The answer's head, as soon as it is there. Raises HttpError when there will be none."""
+        """The answer's head, as soon as it exists. Raises HttpError when there will be none."""
         while self.head is None:
             if self.completed_at is not None:
                 raise HttpError(400, "request_cancelled", "the request was cancelled")

@@ -125,7 +125,7 @@ class WebSocket:
         self._arrived.set()
 
     def connection_lost(self) -> None:
-        """The connection is closed, and nobody waits for what is being answered."""
+        """The connection is closed; the client no longer waits for an answer."""
         self._gone = True
         self._arrived.set()
         if self._on_gone is not None:

@@ -1,6 +1,6 @@
 """From the source of a Go template to tokens, as text/template/parse/lex.go has them.
 
-An error is the last token, so that a fault of the grammar before it is told first.
+An error is the last token, so that a syntax error before it is reported first.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Node:
 
 @dataclass(slots=True)
 class TextNode(Node):
-    """Text that is written as it stands."""
+    """Text that is written unchanged."""
 
     text: str
 

@@ -82,8 +82,8 @@ async def check_redirect(
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet. One that holds an IPv4 address, which a
-    translator on the way goes on to, is what that is."""
+    """Whether an IP address is on the public internet. An IPv6 address that embeds an IPv4 address,
+    to which a translator forwards, counts as that address."""
     parsed = ipaddress.ip_address(address.split("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address):
         inner = parsed.ipv4_mapped or parsed.sixtofour

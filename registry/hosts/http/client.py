@@ -253,7 +253,7 @@ async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
 
 
 def check_plain(response: httpx.Response) -> None:
-    """Raises RemoteRefused for a compressed body: it was not asked for, and may be a bomb."""
+    """Raises RemoteRefused for a compressed body: it was not requested, and may be a bomb."""
     coding = response.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", ""):
         raise RemoteRefused(
@@ -285,7 +285,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def raise_for_status(response: httpx.Response, what: str) -> None:
     """Raises RemoteMissing, RemoteDenied or RemoteUnreachable for an answer that is a refusal.
-    what: what was asked for, as in "has no ..."."""
+    what: what was requested, as in "has no ..."."""
     status, host = response.status_code, response.request.url.netloc.decode("ascii")
     if status < 400:
         return
@@ -321,8 +321,8 @@ def same_origin(left: httpx.URL, right: httpx.URL) -> bool:
 async def open_range(
     client: HttpClient, request: ClientRequest, start: int, stop: int
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The bytes [start, stop) of a file as they arrive. Raises RetryLater also for a range that
-    was not asked for, RangesIgnored, RemoteError."""
+    """The bytes [start, stop) of a file as they arrive. Raises RetryLater, also for a range that
+    was not requested, RangesIgnored, RemoteError."""
     wanted = {"Range": f"bytes={start}-{stop - 1}"}
     ranged = ClientRequest(
         "GET", request.url, {**request.headers, **wanted}, None, request.authority

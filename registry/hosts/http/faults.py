@@ -1,4 +1,4 @@
-"""What it means that a connection failed: no name, no route, nobody there, no answer.
+"""Explains why a connection failed: name not found, no route, refused, no answer.
 
 Owns the words. Knows no HTTP client: two of them are in use here, and both keep the fault of the
 system as the cause of theirs.

@@ -10,8 +10,8 @@ from runner.replies import DeviceEntry
 
 
 class PullEntry(TypedDict):
-    """A pull in the background. completed and total: of the file that is on its way; name: of the
-    model, once it is there."""
+    """A pull in the background. completed and total: bytes of the current file; name: the model's,
+    once it is installed."""
 
     number: int
     model: str

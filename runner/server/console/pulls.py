@@ -1,4 +1,4 @@
-"""/api/pulls: pulls that go on without the client that asked for them. A key sees its own."""
+"""/api/pulls: pulls that continue without the client that requested them. A key sees its own."""
 
 from __future__ import annotations
 

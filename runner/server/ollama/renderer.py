@@ -41,7 +41,7 @@ async def load_or_unload(
 
 
 def clamped_num_ctx(lease: Lease) -> dict[str, Any]:
-    """num_ctx, where a longer context was asked for than the model has."""
+    """num_ctx in use, if the request asked for a longer context than the model supports."""
     return {} if lease.clamped_context is None else {"num_ctx": lease.clamped_context}
 
 

@@ -23,9 +23,9 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/pull", scope="pull", streams=NDJSON)
 async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
-    """Pull a model into the store. The last line also has the name that it has there,
-    and for a model that is there already and could not be checked unchecked, why not.
-    destination, which may be that of another model, needs the scope admin."""
+    """Pull a model into the store. The last line also has the name that it has there, and in
+    unchecked the reason why an installed model could not be checked. destination, which may name
+    another installed model, needs the scope admin."""
     if body.destination is not None and not current_caller().admin:
         raise HttpError(403, "insufficient_scope", "destination needs a key with the scope admin")
     answer = ProgressStream(http, body.stream is not False)

@@ -1,4 +1,4 @@
-"""What OpenAI and Anthropic have and hearth has not: each with what to do instead."""
+"""Routes of OpenAI and Anthropic that hearth does not have, each with what to do instead."""
 
 from __future__ import annotations
 

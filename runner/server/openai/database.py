@@ -1,7 +1,7 @@
 """A SQLite file of the daemon's own: made with its first use, for its user only.
 
-A file that is damaged is set aside, so that one bad page does not close a whole surface for ever.
-Knows nothing of what is kept in it.
+A damaged file is set aside, so that one bad page does not disable a whole API. Knows nothing of its
+content.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Tables:
 
 
 class Database:
-    """The file. Each use opens it anew, so that any thread may."""
+    """The file. It is opened for each use, so any thread may use it."""
 
     def __init__(self, path: Path, tables: Sequence[Tables], content: str) -> None:
         """content: what is in it, for messages."""
@@ -89,8 +89,8 @@ class Database:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """The database, in one transaction; one that is damaged begins anew. Blocks on the disk.
-        Raises StorageFailed."""
+        """The database, in one transaction; a damaged one is replaced by an empty one. Blocks on
+        the disk. Raises StorageFailed."""
         inode = None
         try:
             database = self._connected()

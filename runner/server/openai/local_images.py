@@ -1,5 +1,5 @@
-"""Pictures that a chat names as files: file://NAME, below HEARTH_MEDIA_PATH only, as llama-server
-has its --media-path. Who may chat may look at all that is there."""
+"""Images that a chat names as file://NAME, only below HEARTH_MEDIA_PATH, like --media-path of
+llama-server. Anyone who may chat can read all of them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""hearth's own routes for the care of the store: check and mend, collect, measure, adopt."""
+"""hearth's own routes that maintain the store: fsck, gc, du, import."""

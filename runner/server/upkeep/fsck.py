@@ -1,4 +1,4 @@
-"""POST /api/fsck: check the store, and repair it where that is asked for.
+"""POST /api/fsck: check the store, and repair it if requested.
 
 The answer is NDJSON: {"status", "total", "completed"} while blobs are read, a line with "finding"
 for each thing that is not as it should be, with repair a line with "outcome" for each that was

@@ -1,4 +1,4 @@
-"""What clients send to the routes of the store's care."""
+"""What clients send to the routes that maintain the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_AGE_S = 10 * 365 * 86400.0
 
 
 class FsckRequest(WireModel):
-    """POST /api/fsck. quick: sizes only; repair: mend what can be mended."""
+    """POST /api/fsck. quick: sizes only; repair: repair what can be repaired."""
 
     quick: bool = False
     repair: bool = False

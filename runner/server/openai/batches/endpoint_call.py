@@ -77,7 +77,7 @@ class _Request:
         self._left = memoryview(to_json(body))
 
     async def receive(self) -> Message:
-        """The next piece of the body, then nothing any more."""
+        """The next piece of the body; after the last one it never returns."""
         if not self._left:
             await asyncio.Event().wait()
         await asyncio.sleep(0)

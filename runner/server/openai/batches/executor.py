@@ -1,6 +1,6 @@
-"""Carries batches out: one task for each, a bounded number of lines at a time for all of them.
+"""Runs batches: one task for each, with a bounded number of lines at a time for all of them.
 
-Owns the tasks. States and finished lines are the journal's, so that the next daemon goes on where
+Owns the tasks. The journal owns states and finished lines, so that the next daemon continues where
 this one ended, however it ended.
 """
 
@@ -39,8 +39,8 @@ MAX_OPEN_OF_KEY = 16
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """How batches share the daemon. call: answers a line. parallel: lines at a time. clear: waits
-    until nobody needs the memory of a model that batches keep busy. caller: who has that id, None
-    when he may send no requests any more."""
+    until no other load needs the memory of a model that batches keep busy. caller: the caller with
+    that id, None when it may no longer send requests."""
 
     call: Call
     parallel: int
@@ -112,7 +112,7 @@ class BatchExecutor:
             await self.cancel(ident)
 
     async def close(self) -> None:
-        """Stop; what is not finished goes on with the next daemon."""
+        """Stop; the next daemon continues unfinished batches."""
         tasks = [item.task for item in self._running.values() if item.task is not None]
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""What is known of batches: a SQLite file with their states and the lines that are done.
+"""The state of batches: a SQLite file with their states and finished lines.
 
-A line that is done stays so: a daemon that was killed goes on from here. The file is that of the
-stored files, so that the end of a batch and its results come in one transaction. Methods block on
-the disk; any thread may call them.
+A finished line stays finished: the daemon after a killed one continues from here. The file is that
+of the stored files, so that the end of a batch and its results are one transaction. Methods block
+on the disk; any thread may call them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Batch:
 
     @property
     def is_cancelled(self) -> bool:
-        """True while its end has been asked for and has not come."""
+        """Whether its cancellation was requested but has not finished."""
         return self.status == "cancelling"
 
 
@@ -100,7 +100,7 @@ class BatchJournal:
             _save(database, batch, self._database.now(database))
 
     def find(self, ident: str, owner: str | None = None) -> Batch | None:
-        """A batch as it stands; owner: of whom, None: of anybody."""
+        """The current state of a batch; owner: whose it must be, None: anybody's."""
         if not self._database.exists:
             return None
         query = "SELECT batch FROM batches WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)"

@@ -1,4 +1,4 @@
-"""What clients send to /v1/batches, and how a batch is told."""
+"""What clients send to /v1/batches, and how a batch is shown."""
 
 from __future__ import annotations
 

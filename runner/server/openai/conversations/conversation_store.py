@@ -117,7 +117,7 @@ class ConversationStore:
             return _filled(database, database.execute(query, (ident,)).fetchall())
 
     def page(self, ident: str, query: PageQuery) -> tuple[Items, bool]:
-        """Some of the items of a conversation that is there, and whether there are more. Raises
+        """A page of the items of an existing conversation, and whether there are more. Raises
         StorageFailed."""
         with self._database.opened() as database:
             rows, more = query.rows(
@@ -126,14 +126,14 @@ class ConversationStore:
             return _filled(database, rows), more
 
     def item(self, ident: str, item: str) -> dict[str, Any] | None:
-        """One item of a conversation that is there. Raises StorageFailed."""
+        """One item of an existing conversation. Raises StorageFailed."""
         query = "SELECT item FROM conversation_items WHERE conversation = ? AND id = ?"
         with self._database.opened() as database:
             found = _filled(database, database.execute(query, (ident, item)).fetchall())
         return found[0] if found else None
 
     def delete_item(self, ident: str, item: str) -> bool:
-        """Forget one item of a conversation that is there; False when there is none. Raises
+        """Delete one item of an existing conversation; False when there is none. Raises
         StorageFailed."""
         gone = (
             "DELETE FROM conversation_items WHERE conversation = ? AND id = ? RETURNING size_bytes"

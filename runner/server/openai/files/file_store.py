@@ -1,7 +1,7 @@
-"""The stored files: their bytes in a folder, what is known of them in SQLite.
+"""The stored files: their bytes in a folder, their metadata in SQLite.
 
-Owns the folder. A file is there when its row is: bytes without a row are left-overs. Knows
-nothing of requests. Methods block on the disk; any thread may call them.
+Owns the folder. A file exists if it has a row: bytes without a row are leftovers. Knows nothing of
+requests. Methods block on the disk; any thread may call them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class FileStore:
         return None if row is None else StoredFile(*row)
 
     def page(self, query: FileQuery) -> tuple[list[StoredFile], bool]:
-        """The files asked for, and whether there are more. Raises StorageFailed."""
+        """The requested files, and whether there are more. Raises StorageFailed."""
         if not self._database.exists:
             return [], False
         self.expire()

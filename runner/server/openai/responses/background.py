@@ -58,8 +58,8 @@ class BackgroundResponses:
         return log
 
     async def find(self, ident: str, owner: str | None = None) -> StoredResponse | None:
-        """The response as it stands: one in the making with what there is of it, one that was left
-        unfinished as failed. None: there is none, or none of that owner. Raises StorageFailed."""
+        """The response in its current state: a running one with its output so far, an abandoned one
+        as failed. None: there is none, or none of that owner. Raises StorageFailed."""
         for _ in range(2):  # it may have been finished and stored while the file was read
             stored = await asyncio.to_thread(self.file.find, ident, owner)
             running = self._running.get(ident)

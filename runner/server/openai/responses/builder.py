@@ -195,7 +195,7 @@ class ResponseBuilder:
         return self._close("incomplete") + self._leave_calls()
 
     def response(self) -> ResponseObject:
-        """The response as it stands."""
+        """The response in its current state."""
         body, reasoning, sampling = self._body, self._body.reasoning, self._sampling
         cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
         return {

@@ -1,4 +1,4 @@
-"""Makes conversations shorter.
+"""Shortens conversations.
 
 The model itself writes the summary. A conversation too long for its context loses its oldest
 messages before that.

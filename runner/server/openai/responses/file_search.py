@@ -1,4 +1,4 @@
-"""The tool file_search: the model asks, and is told numbered passages of the user's files."""
+"""The tool file_search: the model sends queries and gets numbered passages of the user's files."""
 
 from __future__ import annotations
 

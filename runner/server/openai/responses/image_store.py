@@ -1,5 +1,5 @@
-"""The pictures of stored responses: each is kept once, however many responses of a conversation
-have it, and as long as one of them is there.
+"""The pictures of stored responses: each is stored once, however many responses of a conversation
+have it, and as long as one of them exists.
 
 Owns two tables of the file of stored responses.
 """
@@ -63,7 +63,7 @@ def size_bytes(database: sqlite3.Connection, owner: str) -> int:
 
 
 def prune(database: sqlite3.Connection) -> None:
-    """Forget the pictures that no response and no conversation has any more."""
+    """Delete the pictures that no response or conversation refers to."""
     gone = (
         "DELETE FROM picture_holds WHERE "
         "NOT EXISTS (SELECT 1 FROM responses WHERE id = picture_holds.response) AND "

@@ -136,7 +136,7 @@ def served(item: Item, where: str, requests: Mapping[str, Item]) -> tuple[ToolCa
 
 
 def outcome(item: Item) -> str:
-    """What the model is told of a call that was made."""
+    """The text about a finished call for the model."""
     error = item.get("error")
     if error is None:
         output = item.get("output")

@@ -1,5 +1,5 @@
-"""The tools of an MCP server in a response: their list, and calls of them. What a server says is
-told to the model as the result of a tool, and to the client as data."""
+"""The tools of an MCP server in a response: their list and their calls. The model gets a server's
+output as the result of a tool, the client gets it as data."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ async def _request(
 async def items_of(
     services: Services, body: ResponsesRequest | CompactRequest, local: Local = lambda _: None
 ) -> tuple[list[dict[str, Any]], int]:
-    """The items that body goes on from, then its own, and where these begin. Raises InvalidRequest,
-    PreviousResponseNotFound, HttpError, StorageFailed."""
+    """The items that body continues, then its own, and the index where these begin. Raises
+    InvalidRequest, PreviousResponseNotFound, HttpError, StorageFailed."""
     goes_on = body.previous_response_id is not None or body.conversation_id is not None
     before = await _preceding(services, body, local)
     given = await in_steps(input_items, body.input, may_be_empty=goes_on)
@@ -95,7 +95,7 @@ async def items_of(
 
 
 async def find_response(services: Services, ident: str) -> StoredResponse | None:
-    """A stored response that the caller may see, as it stands. Raises StorageFailed."""
+    """A stored response that the caller may see, in its current state. Raises StorageFailed."""
     return await services.background.find(ident, current_caller().sees)
 
 

@@ -1,7 +1,7 @@
-"""The responses that are kept: a SQLite file, so that a later request can go on from one.
+"""The stored responses: a SQLite file, so that a later request can continue one.
 
-Owns the file. Knows nothing of requests. Methods block on the disk; each opens the file anew, so
-that any thread may call them.
+Owns the file. Knows nothing of requests. Methods block on the disk; each opens the file itself, so
+any thread may call them.
 """
 
 from __future__ import annotations

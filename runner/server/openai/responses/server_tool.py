@@ -41,5 +41,5 @@ class ServerTool(Protocol):
         """The item of a call that the model begins: its type, and what is special to it."""
 
     async def run(self, call: ServerCall, room: ResultRoom) -> str:
-        """Make the call. Sets the status of its item, and what came of it; gives what the model is
-        told, for which there is room."""
+        """Make the call. Sets its item's status and result; returns the text for the model, which
+        fits into its context."""

@@ -369,7 +369,7 @@ class ResponsesRequest(WireModel):
 
     @property
     def conversation_id(self) -> str | None:
-        """Of the conversation that it goes on from."""
+        """The id of the conversation that it continues."""
         given = self.conversation
         return given.id if isinstance(given, ConversationReference) else given
 

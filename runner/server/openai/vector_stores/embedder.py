@@ -1,4 +1,4 @@
-"""The embeddings that vector stores are made of, for whoever asks."""
+"""Computes the embeddings for vector stores."""
 
 from __future__ import annotations
 

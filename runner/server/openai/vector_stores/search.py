@@ -1,4 +1,5 @@
-"""What of a store is near to a query: attributes of files, and the similarity of embeddings.
+"""Finds the chunks of a store that are nearest to a query: filters on file attributes, and the
+similarity of embeddings.
 
 Every vector of a store is compared, in steps: exact, and quick enough for the stores that there may
 be. sqlite-vec compares all as well, and many Pythons are built without loading extensions.

@@ -259,7 +259,7 @@ class VectorDatabase:
             )
 
     def end_all(self, error: dict[str, str]) -> None:
-        """No file is being read any more. Raises StorageFailed."""
+        """Mark the files that were being read as failed. Raises StorageFailed."""
         if self._database.exists:
             with self._database.opened() as database:
                 database.execute(
@@ -280,8 +280,8 @@ class VectorDatabase:
     def put_chunks(
         self, store: VectorStore, number: int, chunks: Sequence[tuple[str, bytes]]
     ) -> bool:
-        """Keep the chunks of a file that is being read; False: it is not wanted any more. Raises
-        HttpError 413, StorageFailed."""
+        """Store the chunks of a file that is being read; False: the file was removed meanwhile.
+        Raises HttpError 413, StorageFailed."""
         with self._database.opened() as database:
             query = "SELECT status FROM store_files WHERE number = ?"
             row = database.execute(query, (number,)).fetchone()
