@@ -82,7 +82,7 @@ cache_dir = "/elsewhere"
         ("HEARTH_OFFLINE = 1", ", line 1: there is no setting 'HEARTH_OFFLINE'; the nearest"),
         ("config = '/x'", ", line 1: there is no setting 'config'"),
         (f"zzz = '{CANARY}'", ", line 1: there is no setting 'zzz'; `hearth env --explain`"),
-        ("\nkeep_alive = true", ", line 2: keep_alive has true or false; write a string or a whole"),
+        ("\nkeep_alive = true", ", line 2: keep_alive has true or false; write a string or a whol"),
         ("num_parallel = 1.5", ", line 1: num_parallel has a number; write a string or a whole n"),
         ("offline = 'maybe'", ", line 1: offline = 'maybe' is invalid: use 1 or 0"),
         ("max_queue = -1", ", line 1: max_queue = '-1' is invalid: use a whole number of at"),
