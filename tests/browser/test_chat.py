@@ -290,7 +290,7 @@ def test_an_answer_keeps_to_a_schema(chat: Open) -> None:
     one = chat("ember")
     one.at("chat-settings").click()
     one.at("schema").fill("{")
-    expect(one.at("settings-dialog")).to_contain_text("This is no JSON")
+    expect(one.at("settings-dialog")).to_contain_text("This is not JSON")
     schema = {
         "type": "object",
         "properties": {"warm": {"type": "boolean"}},
@@ -405,7 +405,7 @@ def test_conversations_are_found_renamed_and_deleted(chat: Open) -> None:
     one.at("search").fill("lisbon")
     expect(titles).to_have_text(["the weather in Lisbon"])
     one.at("search").fill("nothing like that")
-    expect(one.at("conversations").locator("..")).to_contain_text("No conversation has these words")
+    expect(one.at("conversations").locator("..")).to_contain_text("No conversation contains these words")
     one.at("search").fill("")
     one.at("conversation-menu").nth(1).click()
     one.at("rename").click()
@@ -460,7 +460,7 @@ def test_a_file_that_is_no_export_is_refused(chat: Open, tmp_path: Path) -> None
     for name, content in (("a.json", "{"), ("b.json", '{"kind": "other"}'), ("c.md", "# plain")):
         (tmp_path / name).write_text(content)
         one.at("import-file").set_input_files(tmp_path / name)
-        expect(one.at("toast").filter(has_text=name).first).to_contain_text("is no export")
+        expect(one.at("toast").filter(has_text=name).first).to_contain_text("is not an export")
     expect(one.at("conversation")).to_have_count(0)
 
 

@@ -193,7 +193,7 @@ def test_the_store_is_checked_and_cleaned(open_page: OpenPage, daemon: RunningDa
     page = view(open_page, daemon, "models")
     page.get_by_test_id("upkeep-open").click()
     page.get_by_test_id("fsck-start").click()
-    expect(page.get_by_test_id("fsck-result")).to_contain_text("are sound")
+    expect(page.get_by_test_id("fsck-result")).to_contain_text("no problems found")
     page.get_by_test_id("gc-look").click()
     expect(page.get_by_test_id("gc-result")).not_to_be_empty()
 

@@ -133,7 +133,7 @@ def test_several_pictures_go_without_words_and_one_is_taken_away(chat: Open) -> 
 def test_what_is_no_picture_is_refused(way: str, chat: Open) -> None:
     one = chat()
     WAYS[way](one, 0, "image/svg+xml")
-    expect(one.at("toast")).to_contain_text("fire.png is no picture that models read")
+    expect(one.at("toast")).to_contain_text("fire.png is not a picture that models read")
     expect(one.at("attached")).to_have_count(0)
 
 

@@ -234,10 +234,10 @@ def test_the_name_of_a_file_and_what_a_daemon_says_of_a_name(
         name = text.replace("\x00", "").replace("/", "|")
         file = {"name": f"{name}.json", "mimeType": "application/json", "buffer": b"{"}
         chat.at("import-file").set_input_files(file)
-    expect(chat.at("toast").last).to_contain_text("is no export")
+    expect(chat.at("toast").last).to_contain_text("is not an export")
     picture = {"name": '"><img src=x onerror=hit(1)>', "mimeType": "image/svg+xml", "buffer": b"<"}
     chat.at("image-file").set_input_files(picture)
-    expect(chat.at("toast").last).to_contain_text("<img src=x onerror=hit(1)> is no picture")
+    expect(chat.at("toast").last).to_contain_text("<img src=x onerror=hit(1)> is not a picture")
     unknown = '<img src=x onerror=hit(1)>"'
     file = {
         "name": "a.json",

@@ -1,0 +1,1 @@
+import{h as o,i as s}from"./chunk-GXOEJPSN.js";var m="hearth.theme",t=localStorage.getItem(m),a=o(t==="light"||t==="dark"?t:"system");s(()=>{let e=a.value;e==="system"?(delete document.documentElement.dataset.theme,localStorage.removeItem(m)):(document.documentElement.dataset.theme=e,localStorage.setItem(m,e))});export{a};

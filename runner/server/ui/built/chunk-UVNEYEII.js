@@ -1,0 +1,1 @@
+import{l as t}from"./chunk-GXOEJPSN.js";async function c(o){if(navigator.clipboard){await navigator.clipboard.writeText(o);return}let e=document.createElement("textarea");e.value=o,e.className="unseen";let n=document.activeElement;document.body.append(e),e.select();let r=document.execCommand("copy");if(e.remove(),n?.focus(),!r)throw new Error(t.errors.clipboard)}export{c as a};
