@@ -52,7 +52,7 @@ def origin_pattern(text: str) -> re.Pattern[str]:
     pattern = re.compile(found)
     samples = (before + sample + after for sample in _SAMPLES)
     if not any(pattern.fullmatch(sample) and _is_origin(sample) for sample in samples):
-        raise ValueError(f"{text!r} is no web origin: {_EXAMPLES}")
+        raise ValueError(f"{text!r} is not a web origin: {_EXAMPLES}")
     return pattern
 
 
@@ -85,5 +85,5 @@ def host_name(text: str) -> str:
     """The name of a host in small letters. Raises ValueError for a text that is not only that."""
     host, port = parse_authority(text) or ("", None)
     if not host or port is not None or host != text.lower():
-        raise ValueError(f"{text!r} is no name of a host: use names such as hearth or llm.example")
+        raise ValueError(f"{text!r} is not a host name: use names such as hearth or llm.example")
     return host

@@ -111,7 +111,7 @@ def _check_parent(client: Client, adapted: str, model: str) -> None:
     """Raises CliError unless a model is the other one with an adapter."""
     shown = client.show(adapted)
     if not _parent(shown) or shown.get("weights") != client.show(model).get("weights"):
-        raise CliError(f"{adapted} is another model and no adapter of {model}; choose another name")
+        raise CliError(f"{adapted} is another model, not an adapter of {model}; use another name")
 
 
 def _list(client: Client, model: str, as_json: bool) -> None:

@@ -97,4 +97,4 @@ def _compiled(group: Config, key: str) -> re.Pattern[str]:
     try:
         return re.compile(rf"(.*\.)?({key})$")
     except re.error as error:
-        group.refuse(shown(key), f"is no regular expression: {error}")
+        group.refuse(shown(key), f"is not a regular expression: {error}")

@@ -100,7 +100,7 @@ def _entry(entry: MetadataValue) -> bytes:
         head = struct.pack("<IIQ", ARRAY, number, len(items))
         return _string(entry.key) + head + _values(kind, items)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ConvertError(f"{entry.key}: the value is no {entry.kind}: {error}") from None
+        raise ConvertError(f"{entry.key}: the value is not of type {entry.kind}: {error}") from None
 
 
 def _values(kind: str, values: Any) -> bytes:

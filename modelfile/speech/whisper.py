@@ -76,7 +76,7 @@ def _check_config(config: Mapping[str, Any], variables: ModelVariables, vocabula
         tokens = config.get(key, missing)
         if not isinstance(tokens, list) or not all(_is_below(vocabulary, one) for one in tokens):
             raise ConvertError(
-                f"config.json: {key} is no list of tokens of the model's {vocabulary}"
+                f"config.json: {key} is not a list of tokens of the model's {vocabulary}"
             )
     layers = {name.split("/")[1] for name in variables.shapes if name.startswith("decoder/layer_")}
     heads = config.get("alignment_heads", [])
@@ -84,7 +84,7 @@ def _check_config(config: Mapping[str, Any], variables: ModelVariables, vocabula
         isinstance(one, list) and len(one) == 2 and _is_below(len(layers), one[0])
         and _is_below(_MAX_HEADS, one[1]) for one in heads
     ):  # fmt: skip
-        raise ConvertError("config.json: alignment_heads is no list of layers and heads")
+        raise ConvertError("config.json: alignment_heads is not a list of layers and heads")
 
 
 def _is_below(limit: int, value: object) -> bool:
@@ -99,7 +99,9 @@ def _check_vocabulary(files: Mapping[str, BinaryIO], size: int) -> None:
     except (ValueError, RecursionError) as error:
         raise ConvertError(f"{name} is not JSON: {error}") from None
     if not isinstance(tokens, list) or len(tokens) != size:
-        raise ConvertError(f"{name} is no list of the model's {size} tokens; get the folder whole")
+        raise ConvertError(
+            f"{name} is not a list of the model's {size} tokens; get the folder whole"
+        )
 
 
 def _dimensions(variables: ModelVariables, name: str, rank: int) -> tuple[int, ...]:

@@ -200,12 +200,12 @@ def _check_answers(address: str) -> None:
     """Raises NodeError where nobody answers."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        raise NodeError(f"{address} is no address; write HOST:PORT, as the head says it")
+        raise NodeError(f"{address} is not an address; use HOST:PORT as the head prints it")
     try:
         socket.create_connection((host, int(port)), ANSWER_S).close()
     except OSError as error:
         raise NodeError(
-            f"nobody answers at {address} ({error.strerror or error}): is the head running, and may"
+            f"nothing answers at {address} ({error.strerror or error}): does the head run, and can"
             " this machine reach that port?"
         ) from None
 
@@ -246,7 +246,7 @@ def _address_here(text: str) -> str:
         ipaddress.IPv4Address(text)
         _free_port(text)
     except ValueError:
-        raise NodeError(f"--ip {text} is no IPv4 address; write one such as 10.0.0.1") from None
+        raise NodeError(f"--ip {text} is not an IPv4 address; use one such as 10.0.0.1") from None
     except OSError as error:
         raise NodeError(
             f"--ip {text} is not an address of this machine ({error.strerror})"

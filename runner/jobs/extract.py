@@ -60,7 +60,7 @@ def text_of(path: Path, name: str) -> str:
             f"the file is not text in UTF-8 (byte {error.start}): convert it"
         ) from None
     if "\x00" in text:
-        raise InvalidRequest("the file holds zero bytes, so it is no text")
+        raise InvalidRequest("the file holds zero bytes, so it is not text")
     if name.lower().endswith(_HTML):
         return _text_of_page(text)
     return text

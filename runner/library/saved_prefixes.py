@@ -265,7 +265,7 @@ class SavedPrefixes:
             with self._lock:
                 return None if self._writing else "was never finished"
         if folder is None or not folder.has(file.name) or folder.path != file.parent:
-            return "is no saved prefix"
+            return "is not a saved prefix"
         if not quick:
             try:
                 folder.open(file.name).close()

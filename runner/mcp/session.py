@@ -130,7 +130,7 @@ class McpSession:
                 elif not self._ready.done():
                     self._ready.set_result(None)
         except (ValueError, RecursionError):
-            self._fail(f"the MCP server {self.name} failed: its process sent what is no answer")
+            self._fail(f"the MCP server {self.name} failed: its process sent an invalid answer")
         self._fail(f"the MCP server {self.name} failed: it ended")
 
     def _settle(self, waiting: asyncio.Future[Any] | None, answer: dict[str, Any]) -> None:

@@ -71,7 +71,9 @@ def model_files(
 def _check_quantize(bundle: Bundle, backend: str | None, kind: str) -> None:
     header, name = bundle.header, bundle.name.short
     if header.is_speech or header.architecture == ECHO_ARCHITECTURE:
-        raise ModelInvalid(f"{name} cannot be loaded with quantize {kind}: it is no language model")
+        raise ModelInvalid(
+            f"{name} cannot be loaded with quantize {kind}: it is not a language model"
+        )
     if backend != "torch":
         raise ModelInvalid(
             f"{name} cannot be loaded with quantize {kind} by the backend {backend}: only torch"

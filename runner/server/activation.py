@@ -44,7 +44,7 @@ def _taken(fd: int, label: str, guarded: bool) -> tuple[socket.socket, Address]:
         sock = socket.socket(fileno=fd)
     except OSError as error:
         raise ListenError(
-            f"descriptor {fd} ({label}), which LISTEN_FDS names, is no socket: {error.strerror}"
+            f"descriptor {fd} ({label}), which LISTEN_FDS names, is not a socket: {error.strerror}"
         ) from None
     try:
         is_tcp = (

@@ -106,9 +106,9 @@ class KeyRing:
                 raise KeyNotFound(f"there is no key {name[:64]!r}; there are: {known}")
             if keep_one and len(self._keys) == 1:
                 raise Conflict(
-                    f"{name!r} is the last key, and other machines can reach this daemon, which "
-                    "would be open to them without keys. Make another key first: hearth key add "
-                    "NAME. Or stop the daemon, set HEARTH_HOST=127.0.0.1, and remove it then"
+                    f"{name!r} is the last key; without it the daemon would be open to other "
+                    "machines. Create another key first: hearth key add NAME. Or stop the daemon, "
+                    "set HEARTH_HOST=127.0.0.1, and remove the key then"
                 )
             self._store({other: key for other, key in self._keys.items() if other != name})
 

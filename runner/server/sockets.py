@@ -85,10 +85,9 @@ def check_guarded(host: str, guarded: bool, origin: str) -> None:
     origin: who has given it, for the message."""
     if not guarded and not is_loopback(host):
         raise ListenError(
-            f"{host}{origin} can be reached from other machines, and whoever "
-            "reaches it could use and change everything. Make a key first: hearth key add NAME. Or "
-            "set HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects "
-            "the port"
+            f"{host}{origin} can be reached from other machines, and without API keys anyone could "
+            "use and change everything. Create a key first: hearth key add NAME. Or set "
+            "HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects the port"
         )
 
 

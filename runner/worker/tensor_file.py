@@ -48,7 +48,7 @@ def read_vectors(data: bytes, param: str) -> Vectors:
     except (ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError,
             NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:  # fmt: skip
         raise InvalidRequest(
-            f"{param} is no matrix as torch.save or safetensors write it: {str(error)[:200]}",
+            f"{param} is not a matrix as torch.save or safetensors write it: {str(error)[:200]}",
             param=param,
         ) from None
     if not vectors.size or not np.isfinite(vectors).all():

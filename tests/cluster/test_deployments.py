@@ -30,7 +30,7 @@ def test_an_address_that_nobody_answers_is_refused(machines: Machines) -> None:
     node = Node(machines.nodes[0].home.parent / "nobody")
     ran = node.run("start", "--address", address)
     assert ran.returncode == 1
-    assert f"nobody answers at {address}" in ran.stderr
+    assert f"nothing answers at {address}" in ran.stderr
 
 
 def test_a_machine_joins_one_cluster_only(machines: Machines) -> None:

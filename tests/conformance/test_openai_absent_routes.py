@@ -14,10 +14,10 @@ from tests.conftest import RunningDaemon
 
 CALLS: list[tuple[Callable[[openai.OpenAI], object], str]] = [
     (lambda sdk: sdk.moderations.create(input="x"), "Llama Guard"),
-    (lambda sdk: sdk.images.generate(prompt="x"), "images are made by other servers"),
+    (lambda sdk: sdk.images.generate(prompt="x"), "use another server for images"),
     (lambda sdk: sdk.fine_tuning.jobs.list(), "adapter"),
     (lambda sdk: sdk.chat.completions.retrieve("chatcmpl-1"), "not stored"),
-    (lambda sdk: sdk.containers.list(), "runs no code"),
+    (lambda sdk: sdk.containers.list(), "does not run code"),
 ]
 
 

@@ -178,7 +178,7 @@ def test_a_search_of_the_web_is_left_out_and_told(sdk: openai.OpenAI) -> None:
         model="tools", input="hi", tools=tools, extra_body={"options": {"num_ctx": 99_999}}
     )
     told = raw.headers["x-hearth-warning"]
-    assert told.startswith("tools: there is no web_search here; the model is not offered it; num")
+    assert told.startswith("tools: web_search is not available and was left out; num")
     assert [tool.type for tool in raw.parse().tools] == ["function"]
 
 
@@ -349,7 +349,7 @@ def test_structured_output_is_parsed(ember: openai.OpenAI) -> None:
         ({"tools": [{"type": "code_interpreter"}]}, "code_interpreter"),
         (
             {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
-            "no search of the web",
+            "web search is not available",
         ),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "no tools"),
         ({"tools": [{"type": "web_search\r\nx: y"}]}, "not supported"),

@@ -226,14 +226,14 @@ def cut(file: Path) -> None:
     [
         ("model.bin", None, "model.bin is damaged"),
         ("config.json", None, "config.json is not JSON"),
-        ("config.json", "{}", "suppress_ids is no list of tokens"),
+        ("config.json", "{}", "suppress_ids is not a list of tokens"),
         ("config.json", {"suppress_ids": [], "suppress_ids_begin": [10**6]}, "suppress_ids_begin"),
-        ("config.json", {"lang_ids": [-1]}, "lang_ids is no list of tokens"),
+        ("config.json", {"lang_ids": [-1]}, "lang_ids is not a list of tokens"),
         ("config.json", {"alignment_heads": [[9, 0]]}, "no list of layers and heads"),
         ("tokenizer.json", None, "tokenizer.json is not JSON"),
         ("tokenizer.json", "{}", "tokenizer.json has no model"),
         ("vocabulary.json", None, "vocabulary.json is not JSON"),
-        ("vocabulary.json", '["a"]', "vocabulary.json is no list of the model's"),
+        ("vocabulary.json", '["a"]', "vocabulary.json is not a list of the model's"),
     ],
 )
 def test_a_folder_with_a_damaged_file_is_refused(

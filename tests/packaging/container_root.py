@@ -149,7 +149,7 @@ def check_start(volume: str) -> str:
     """Without a key it does not start. Returns the key that was made."""
     refused = run_once(volume)
     expect("exit code without a key", refused.returncode, 1)
-    expect("it says to make one", "Make a key first: hearth key add NAME" in refused.stderr, True)
+    expect("it says to make one", "Create a key first: hearth key add NAME" in refused.stderr, True)
     made = run_once(volume, "key", "add", "tests")
     if made.returncode:
         raise Failed(made.stderr)

@@ -86,7 +86,7 @@ def _check_keys(header: GgufHeader) -> None:
     kind = projector_kind(header)
     if kind not in KINDS:
         raise InvalidGguf(
-            f"clip.projector_type is {shown(kind)}, which is no known kind for images"
+            f"clip.projector_type is {shown(kind)}, which is not a known kind for images"
         )
     for name, (low, high) in _NUMBERS.items():
         value = _vision(header, name)

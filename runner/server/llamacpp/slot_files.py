@@ -66,8 +66,8 @@ class SlotFolder:
     def _target(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:
             raise InvalidRequest(
-                f"{name[:64]!r} is no file name: use at most 200 letters, digits, '.', '_', '-' and"
-                " spaces, and no folders",
+                f"{name[:64]!r} is not a valid file name: use at most 200 letters, digits, '.',"
+                " '_', '-' and spaces, and no folders",
                 param="filename",
             )
         return self.path / name

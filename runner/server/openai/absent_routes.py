@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _ASK_A_MODEL: Final = "ask a model that judges texts (Llama Guard, ShieldGemma) in a chat"
-_NO_IMAGES: Final = "hearth runs models of language; images are made by other servers"
+_NO_IMAGES: Final = "hearth runs language models; use another server for images"
 _RESPONSES: Final = "use /v1/responses with /v1/conversations"
 _TRAIN: Final = "train elsewhere, and add the adapter to its model with `hearth adapter add`"
 _NO_ACCOUNTS: Final = "there are no accounts here; `hearth key` makes and lists keys"
@@ -17,7 +17,7 @@ ABSENT: Final = {
     "/v1/decisions": _ASK_A_MODEL,
     "/v1/content_provenance_checks": _ASK_A_MODEL,
     "/v1/images": _NO_IMAGES,
-    "/v1/videos": "hearth runs models of language; videos are made by other servers",
+    "/v1/videos": "hearth runs language models; use another server for videos",
     "/v1/assistants": _RESPONSES,
     "/v1/threads": _RESPONSES,
     "/v1/chatkit": _RESPONSES,
@@ -28,8 +28,8 @@ ABSENT: Final = {
     "/v1/fine-tunes": _TRAIN,
     "/v1/evals": "`hearth eval` measures perplexity; other measures are made by their own programs",
     "/v1/graders": "grade with a program of your own",
-    "/v1/containers": "hearth runs no code of models; provide a tool and run it yourself",
-    "/v1/skills": "hearth runs no code of models; provide a tool and run it yourself",
+    "/v1/containers": "hearth does not run code from models; provide a tool and run it yourself",
+    "/v1/skills": "hearth does not run code from models; provide a tool and run it yourself",
     "/v1/organization": _NO_ACCOUNTS,
     "/v1/projects": _NO_ACCOUNTS,
     "/v1/messages/batches": "send the messages one by one, or chats by /v1/batches",

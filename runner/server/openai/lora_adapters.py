@@ -82,7 +82,7 @@ async def _install(services: Services, body: LoadAdapterRequest) -> None:
     if taken is not None:
         whose = parents(models).get(taken.name)
         if whose is None or whose.digest != found.digest:
-            raise Conflict(f"{name.short} is another model and no adapter of {base}")
+            raise Conflict(f"{name.short} is another model, not an adapter of {base}")
         if not body.load_inplace:
             raise Conflict(
                 f"the LoRA adapter {name.short} is installed; set load_inplace to replace it, or"

@@ -310,9 +310,7 @@ class ResponsesRequest(WireModel):
         elif _WEB_SEARCH.fullmatch(tool.type):
             choice = self.tool_choice
             if isinstance(choice, dict) and _WEB_SEARCH.fullmatch(str(choice.get("type"))):
-                raise Unsupported(
-                    "tool_choice: there is no search of the web here", param="tool_choice"
-                )
+                raise Unsupported("tool_choice: web search is not available", param="tool_choice")
         elif tool.type != FILE_SEARCH:
             _check_function(tool, path)
 
@@ -351,7 +349,7 @@ class ResponsesRequest(WireModel):
     def notes(self) -> list[str]:
         """What has no effect."""
         if any(_WEB_SEARCH.fullmatch(tool.type) for tool in self.tools or ()):
-            return ["tools: there is no web_search here; the model is not offered it"]
+            return ["tools: web_search is not available and was left out"]
         return []
 
     def _check_file_search(self) -> None:

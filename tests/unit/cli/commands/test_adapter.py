@@ -68,7 +68,7 @@ def test_a_model_that_is_no_adapter_is_neither_replaced_nor_removed(
     assert execute(["adapter", "remove", "ember", "poet"]) == 1
     assert daemon.asked("/api/create") == []
     said = capsys.readouterr().err
-    assert said.count("ember:poet is another model and no adapter of ember") == 2
+    assert said.count("ember:poet is another model, not an adapter of ember") == 2
 
 
 def test_what_is_missing_is_said(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_rank_stabilized_adapters_are_divided_by_the_root_of_each_rank() -> None
         ({"alpha_pattern": [1]}, "alpha_pattern: expected an object"),
         ({"alpha_pattern": {"q_proj": 0}}, "alpha_pattern: q_proj: 0, expected more than 0"),
         ({"alpha_pattern": {"q_proj": "x"}}, "alpha_pattern: q_proj: 'x', expected a number"),
-        ({"alpha_pattern": {"(": 1}}, r"alpha_pattern: '\(': is no regular expression: "),
+        ({"alpha_pattern": {"(": 1}}, r"alpha_pattern: '\(': is not a regular expression: "),
         ({"alpha_pattern": {"(a+)+": 1}}, "a repeated group is not supported"),
         ({"alpha_pattern": {".*.*.*.*": 1}}, "expected at most 256 characters, 3 repetitions"),
         ({"alpha_pattern": {"(.|.)" * 9: 1}}, "and 3 groups"),

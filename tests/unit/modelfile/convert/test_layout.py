@@ -66,7 +66,7 @@ def test_our_own_reader_finds_what_was_laid_out(
     ],
 )
 def test_a_value_that_does_not_fit_its_kind_is_refused(value: MetadataValue) -> None:
-    with pytest.raises(ConvertError, match=f"a: the value is no {value.kind}"):
+    with pytest.raises(ConvertError, match=f"a: the value is not of type {value.kind}"):
         lay_out([ARCHITECTURE, value], [])
 
 

@@ -36,8 +36,8 @@ def test_ray_gets_a_loopback_address_that_it_keeps() -> None:
     ("text", "said"),
     [
         ("192.0.2.77", "--ip 192.0.2.77 is not an address of this machine"),
-        ("head.lan", "--ip head.lan is no IPv4 address"),
-        ("::1", "--ip ::1 is no IPv4 address"),
+        ("head.lan", "--ip head.lan is not an IPv4 address"),
+        ("::1", "--ip ::1 is not an IPv4 address"),
     ],
 )
 def test_an_address_that_this_machine_does_not_have_is_refused(text: str, said: str) -> None:

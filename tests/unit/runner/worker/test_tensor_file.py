@@ -48,7 +48,7 @@ class Touch:
 def test_nothing_in_a_pickle_runs(tmp_path: Path) -> None:
     trap = tmp_path / "ran"
     for data in (saved(Touch(trap)), pickle.dumps(Touch(trap))):
-        with pytest.raises(InvalidRequest, match="is no matrix"):
+        with pytest.raises(InvalidRequest, match="is not a matrix"):
             read_vectors(data, "p")
     assert not trap.exists()
 
@@ -101,7 +101,7 @@ def test_a_file_that_unpacks_to_far_more_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="too many files"):
         read_vectors(b"PK\1\2" * 100_000, "p")
     nested = b"[" * 16_000
-    with pytest.raises(InvalidRequest, match="is no matrix"):
+    with pytest.raises(InvalidRequest, match="is not a matrix"):
         read_vectors(len(nested).to_bytes(8, "little") + nested, "p")
 
 

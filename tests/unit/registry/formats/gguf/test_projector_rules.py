@@ -23,7 +23,7 @@ FLAWS: dict[str, tuple[str, Value | None, str]] = {
     "two means": ("clip.vision.image_mean", numbers(types.FLOAT32, [0.5, 0.5]), "image_mean"),
     "a deviation of 0": ("clip.vision.image_std", numbers(types.FLOAT32, [1, 0, 1]), "image_std"),
     "an unknown kind": ("clip.projector_type", text("of_tomorrow"), "'of_tomorrow'"),
-    "no kind": ("clip.projector_type", None, "is no known kind"),
+    "no kind": ("clip.projector_type", None, "is not a known kind"),
     "more layers than tensors": ("clip.vision.block_count", u32(2), "v.blk.1.attn_q.weight"),
     "another width": ("clip.vision.embedding_length", u32(64), "has the shape"),
 }
