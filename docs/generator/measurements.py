@@ -144,6 +144,6 @@ def _plots(one: Table) -> list[str]:
         "",
         "<picture>",
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">',
-        f'<img alt="{one.title}: hearth beside the others" src="{light}">',
+        f'<img alt="{one.title}: hearth compared with others" src="{light}">',
         "</picture>",
     ]
