@@ -193,8 +193,8 @@ class StepBatch:
         self._device = torch.device(device)
         self._views = None if tables else cache_views(caches)
 
-    def fill(self, inputs: StepInputs) -> tuple[Tensor, Tensor, AttentionStep]:
-        """(tokens [T], positions [T], the attention's part)."""
+    def fill(self, inputs: StepInputs) -> tuple[Tensor, AttentionStep]:
+        """(tokens [T], the attention's part)."""
         counts, size, tables = inputs.counts, self._block_size, inputs.tables
         if inputs.decodes == len(counts):
             positions, owners = inputs.positions, np.arange(len(counts))
@@ -208,23 +208,26 @@ class StepBatch:
         slots *= size
         slots += positions % size
         contexts = inputs.positions + counts
-        position_tensor = self._to_device(positions)
         if self._views is not None:
-            slot_tensor = self._to_device(slots)
             host = CpuAttentionStep(
-                self._views, position_tensor, slot_tensor, tables, contexts, starts
+                self._views,
+                self._to_device(positions),
+                self._to_device(slots),
+                tables,
+                contexts,
+                starts,
             )
-            return self._to_device(inputs.tokens), position_tensor, host
+            return self._to_device(inputs.tokens), host
         step = PagedAttentionStep(
             caches=self._caches,
-            positions=position_tensor,
+            positions=self._to_device(positions),
             slots=self._to_device(slots),
             block_tables=self._to_device(tables),
             query_starts=self._to_device(starts),
             context_lengths=self._to_device(contexts.astype(np.int32)),
             decodes=inputs.decodes,
         )
-        return self._to_device(inputs.tokens), position_tensor, step
+        return self._to_device(inputs.tokens), step
 
     def _to_device(self, values: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(values)

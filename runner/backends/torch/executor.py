@@ -88,7 +88,7 @@ class LocalExecutor(Executor):
     def compute(self, inputs: StepInputs, given: Tensor | None = None) -> StepOutputs:
         assert self._model is not None
         copy_blocks(self.caches, inputs.copies)
-        tokens, positions, step = self._batch.fill(inputs)
+        tokens, step = self._batch.fill(inputs)
         tokens = tokens if given is None else given
         if self.adapters is not None:
             self._adapted = self.adapters.act(inputs.rows, inputs.counts.tolist())
@@ -99,12 +99,12 @@ class LocalExecutor(Executor):
                 and not self._adapted
                 and only_decodes(inputs)
             ):
-                return StepOutputs(self._graphs.run(tokens, positions, step))
-            return StepOutputs(self._logits(tokens, positions, step))
+                return StepOutputs(self._graphs.run(tokens, step))
+            return StepOutputs(self._logits(tokens, step))
         if inputs.vectors:
-            hidden = self._model.forward(tokens, positions, step, placed_vectors(inputs))
+            hidden = self._model.forward(tokens, step, placed_vectors(inputs))
         else:
-            hidden = self._forward(tokens, positions, step)
+            hidden = self._forward(tokens, step)
         if self._adapted and self.adapters is not None and inputs.outputs:
             self.adapters.act_on(inputs.outputs)
         return wanted_outputs(self._model, hidden, inputs)
@@ -115,18 +115,18 @@ class LocalExecutor(Executor):
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def _logits(self, tokens: Tensor, step: AttentionStep) -> Tensor:
         """Of all tokens of the step."""
         assert self._model is not None
-        return self._model.logits(self._forward(tokens, positions, step))
+        return self._model.logits(self._forward(tokens, step))
 
-    def _forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def _forward(self, tokens: Tensor, step: AttentionStep) -> Tensor:
         """The model's hidden states, by its faster self where there is one."""
         assert self._model is not None
         fused = self._fused
         if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
             return fused.forward(tokens, step)
-        return self._model.forward(tokens, positions, step)
+        return self._model.forward(tokens, step)
 
 
 def copy_blocks(caches: Sequence[LayerCache], copies: Sequence[BlockCopy]) -> None:

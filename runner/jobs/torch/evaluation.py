@@ -60,7 +60,7 @@ class TorchMeasuredModel(MeasuredModel):
         given = torch.from_numpy(tokens).long()
         with torch.inference_mode():
             step = chunk_step(self._shape, len(given))
-            hidden = self._model.forward(given, step.positions, step)[first:]
+            hidden = self._model.forward(given, step)[first:]
             for part in hidden.split(_ROWS):
                 yield self._model.logits(part).numpy()
 

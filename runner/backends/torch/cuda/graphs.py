@@ -17,7 +17,7 @@ from runner.backends.torch.attention.paged import AttentionStep, LayerCache, Pag
 
 Tensor = Any
 Computation = Callable[[], Tensor]
-Forward = Callable[[Tensor, Tensor, AttentionStep], Tensor]  # tokens, positions, step -> logits
+Forward = Callable[[Tensor, AttentionStep], Tensor]  # tokens, step -> logits
 
 _SMALL_SIZES = (1, 2, 4, 8)  # then steps of 16: at most a third of a larger batch is padding
 _SIZE_STEP = 16
@@ -97,14 +97,14 @@ class DecodeGraphs:
             context_lengths=torch.zeros(largest, **short),
         )
 
-    def run(self, tokens: Tensor, positions: Tensor, step: PagedAttentionStep) -> Tensor:
+    def run(self, tokens: Tensor, step: PagedAttentionStep) -> Tensor:
         """The logits [S, vocabulary] of a step of one token for each of S sequences; good until
         the next run. Rows of padding have no context and are stored nowhere."""
         count = len(tokens)
         size = next(size for size in self._sizes if size >= count)
         inputs = self._inputs
         inputs.tokens[:count].copy_(tokens)
-        inputs.positions[:count].copy_(positions)
+        inputs.positions[:count].copy_(step.positions)
         inputs.slots[:count].copy_(step.slots)
         inputs.slots[count:size].fill_(_NOT_STORED)
         inputs.block_tables[:count, : step.block_tables.shape[1]].copy_(step.block_tables)
@@ -126,7 +126,7 @@ class DecodeGraphs:
             context_lengths=inputs.context_lengths[:size],
             decodes=size,
         )
-        return self._forward(inputs.tokens[:size], inputs.positions[:size], step)
+        return self._forward(inputs.tokens[:size], step)
 
 
 def sizes_up_to(max_sequences: int) -> tuple[int, ...]:

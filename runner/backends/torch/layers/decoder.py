@@ -111,13 +111,9 @@ class LanguageModel(Protocol):
     """What the files of models/ define."""
 
     def forward(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        step: AttentionStep,
-        vectors: Sequence[PlacedVectors] = (),
+        self, tokens: Tensor, step: AttentionStep, vectors: Sequence[PlacedVectors] = ()
     ) -> Tensor:
-        """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
+        """The hidden states [T, hidden], after the last norm, of tokens [T]."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [R, vocabulary] of hidden states [R, hidden]."""
@@ -134,11 +130,7 @@ class Decoder(LanguageModel):
     softcap: float | None = None
 
     def forward(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        step: AttentionStep,
-        vectors: Sequence[PlacedVectors] = (),
+        self, tokens: Tensor, step: AttentionStep, vectors: Sequence[PlacedVectors] = ()
     ) -> Tensor:
         x, residual = run_layers(self.embedding, self.layers, tokens, step, vectors)
         return add_norm(self.norm, x, residual)[0]

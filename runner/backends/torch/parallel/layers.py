@@ -90,11 +90,7 @@ class SendingStage(LanguageModel):
     communicator: Communicator
 
     def forward(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        step: AttentionStep,
-        vectors: Sequence[PlacedVectors] = (),
+        self, tokens: Tensor, step: AttentionStep, vectors: Sequence[PlacedVectors] = ()
     ) -> Tensor:
         """The states [T, hidden] that the next stage gets."""
         x, residual = run_layers(self.embedding, self.layers, tokens, step, vectors)

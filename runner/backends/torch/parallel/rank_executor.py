@@ -68,9 +68,9 @@ class RankExecutor(Executor):
 
     def _forward(self, inputs: StepInputs) -> Tensor:
         assert self._model is not None
-        tokens, positions, step = self._batch.fill(inputs)
+        tokens, step = self._batch.fill(inputs)
         vectors = placed_vectors(inputs) if self._layout.is_first else ()
-        return self._model.forward(tokens, positions, step, vectors)
+        return self._model.forward(tokens, step, vectors)
 
 
 class LeadingExecutor(Executor):

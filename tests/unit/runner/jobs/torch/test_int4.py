@@ -113,7 +113,7 @@ def opened(path: Path) -> tuple[Any, CalibratedLoader]:
 
 def hidden(model: Any, path: Path, tokens: Tensor) -> Tensor:
     step = chunk_step(open_source(path).config.shape, len(tokens))
-    return model.forward(tokens, step.positions, step)
+    return model.forward(tokens, step)
 
 
 @pytest.mark.parametrize("heads_kv", [2, 4])

@@ -62,8 +62,8 @@ def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedBacken
     model, caches = executor._model, executor.caches
     assert model is not None
 
-    def forward(tokens: Tensor, positions: Tensor, step: Any) -> Tensor:
-        return model.logits(model.forward(tokens, positions, step))
+    def forward(tokens: Tensor, step: Any) -> Tensor:
+        return model.logits(model.forward(tokens, step))
 
     recorder = Repeating()
     graphs = DecodeGraphs(forward, caches, 8, pool.tables.shape[1], recorder, "cpu")
@@ -76,10 +76,10 @@ def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedBacken
         layout = create_layout(rows, backend.capacity, pool.lengths)
         with torch.inference_mode():
             pool.extend(layout.sequences, layout.counts)
-            tokens, positions, step = batch.fill(create_inputs(rows, layout, pool, ()))
+            tokens, step = batch.fill(create_inputs(rows, layout, pool, ()))
             assert isinstance(step, PagedAttentionStep)
-            recorded = graphs.run(tokens, positions, step).clone()
-            expected = forward(tokens, positions, step)
+            recorded = graphs.run(tokens, step).clone()
+            expected = forward(tokens, step)
         assert recorded.shape == expected.shape
         assert np.abs((recorded - expected).numpy()).max() < 0.3
         assert recorded.argmax(-1).tolist() == expected.argmax(-1).tolist()

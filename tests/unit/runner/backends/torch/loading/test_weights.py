@@ -56,7 +56,7 @@ def logits_of(
             context_lengths=torch.tensor([len(TOKENS)], dtype=torch.int32),
             decodes=0,
         )
-        return model.logits(model.forward(tokens, positions, step))
+        return model.logits(model.forward(tokens, step))
 
 
 def refusal(folder: Path, tensors: Mapping[str, Tensor], **config: Any) -> str:
@@ -206,11 +206,9 @@ def test_a_step_is_laid_out_with_single_tokens_first() -> None:
     rows = [Row(0, [1, 2, 3], 0), Row(2, [4], 0)]
     layout = create_layout(rows, capacity, pool.lengths)
     pool.extend(layout.sequences, layout.counts)
-    tokens, positions, step = StepBatch([], 16, "cpu", tables=True).fill(
-        create_inputs(rows, layout, pool, ())
-    )
+    tokens, step = StepBatch([], 16, "cpu", tables=True).fill(create_inputs(rows, layout, pool, ()))
     assert tokens.tolist() == [4, 1, 2, 3]
-    assert positions.tolist() == [0, 0, 1, 2]
+    assert step.positions.tolist() == [0, 0, 1, 2]
     assert (step.decodes, step.context_lengths.tolist()) == (1, [1, 3])
     first = int(pool.tables[0, 0]) * 16
     assert step.slots.tolist() == [int(pool.tables[2, 0]) * 16, first, first + 1, first + 2]

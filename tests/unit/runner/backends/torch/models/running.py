@@ -117,7 +117,7 @@ class Running:
             decodes=sum(count == 1 for count in counts),
         )
         with torch.inference_mode():
-            hidden = self.model.forward(torch.tensor(tokens), positions, step)
+            hidden = self.model.forward(torch.tensor(tokens), step)
             return self.model.logits(hidden)
 
     def greedy(self, sequence: int, tokens: Sequence[int], count: int) -> list[int]:
