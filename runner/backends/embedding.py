@@ -11,7 +11,6 @@ from runner.backends.backend import (
     Row,
     SampledToken,
     Sampler,
-    SavedState,
 )
 from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
 
@@ -78,24 +77,12 @@ class EmbeddingBackend(Backend):
         """Refused."""
         raise BackendError(_NO_GENERATION)
 
-    def merge(self, source: int, target: int, length: int) -> None:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
     def trim(self, sequence: int, length: int) -> bool:
         """Nothing is kept, so nothing can be trimmed."""
         return False
 
     def release(self, sequence: int) -> None:
         """Nothing is kept."""
-
-    def save(self, sequence: int) -> SavedState:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def load(self, state: SavedState, sequence: int) -> None:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
 
     def reset(self) -> None:
         """Nothing is kept."""

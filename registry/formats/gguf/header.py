@@ -74,11 +74,6 @@ class GgufHeader:
         return str(self.metadata["general.architecture"])
 
     @property
-    def name(self) -> str | None:
-        """general.name."""
-        return self._text("general.name")
-
-    @property
     def keeps_checkpoint(self) -> bool:
         """The tensors are those of a quantized checkpoint, which llama.cpp cannot compute."""
         return self._text(CHECKPOINT.config) is not None

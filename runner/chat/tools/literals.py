@@ -54,11 +54,6 @@ class LiteralReader:
         self._cut = cut
         self.at = 0
 
-    @property
-    def rest(self) -> str:
-        """What has not been read."""
-        return self._text[self.at :]
-
     def skip(self, marker: str) -> bool:
         """Whether marker comes next, after blanks; it is read then."""
         self._blanks()

@@ -41,11 +41,6 @@ class Transcriber:
         self._decoder = DecoderProcess("audio", max_audio_s=MAX_AUDIO_S)
         self._decoding = ThreadPoolExecutor(1, "decode")  # its process ends with its thread
 
-    @property
-    def mel_channels(self) -> int:
-        """Rows of its features."""
-        return self._figures.mel_channels
-
     def check(self, request: TranscriptionRequest) -> None:
         """Raises InvalidRequest, Unsupported for what this model cannot do."""
         if request.translate and not self._figures.multilingual:

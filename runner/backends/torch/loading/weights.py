@@ -133,11 +133,11 @@ class WeightLoader:
         self._check_present(name)
         return self._source.shape(name)
 
-    def tensor(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
-        """The tensor on the device, in the computation's type or in dtype. Raises
-        ModelLoadFailed when it is missing or has another shape."""
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """The tensor on the device, in the computation's type. Raises ModelLoadFailed when it is
+        missing or has another shape."""
         return self._floats(name, shape).to(
-            device=self.placement.device, dtype=dtype or self.placement.dtype, copy=True
+            device=self.placement.device, dtype=self.placement.dtype, copy=True
         )
 
     def stored(self, name: str, *shape: int, dtype: Any = None) -> Tensor:

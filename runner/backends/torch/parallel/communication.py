@@ -80,11 +80,6 @@ class Ranks:
     layout: RankLayout = ALONE
     communicator: Communicator | None = None
 
-    @property
-    def splits(self) -> bool:
-        """The layers are split."""
-        return self.layout.tensor > 1
-
 
 def join(layout: RankLayout, store_path: str, device: Any) -> Ranks:
     """Meet the other ranks by a file that all can write, and open what connects them. Raises

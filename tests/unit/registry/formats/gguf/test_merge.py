@@ -74,7 +74,7 @@ def test_the_merged_model_has_every_tensor_and_no_trace_of_the_split(
     header = read_header(target)
     assert header.split_count == 1
     assert not [key for key in header.metadata if key.startswith("split.")]
-    assert header.name == "tiny"
+    assert header.metadata["general.name"] == "tiny"
     assert [tensor.name for tensor in header.tensors] == [t.name for t in llama_tensors()]
     for path in paths:
         for tensor in read_part(path).tensors:

@@ -70,7 +70,7 @@ def test_the_size_is_that_of_the_label_unless_the_tensors_contradict_it(
 def test_a_sound_file_gives_its_figures(read: Read) -> None:
     header = read(gguf_file(llama_metadata(), llama_tensors()))
     assert header.architecture == "llama"
-    assert header.name == "tiny"
+    assert header.metadata["general.name"] == "tiny"
     assert header.quantization == "F32"
     assert header.parameter_count == 64 * 4 + 64 + 64 * 64 + 64 * 32
     assert header.tensors_size_bytes == 4 * (64 * 4 + 64) + 64 * 64 // 32 * 34 + 2 * 64 * 32

@@ -112,8 +112,6 @@ def test_an_embedder_generates_nothing(encoder: Path) -> None:
         lambda: backend.step([Row(0, [1], 0)]),
         lambda: backend.create_sampler(SamplingParams()),
         lambda: backend.share(0, 1, 1),
-        lambda: backend.merge(0, 1, 1),
-        lambda: backend.save(0),
     ):
         with pytest.raises(BackendError, match="cannot generate text"):
             refused()
