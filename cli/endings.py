@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from cli.session import Session
     from runner.replies import ReplyChunk
 
-_CONTEXT_NOTE = re.compile(r"num_ctx=\d+ is more than the model has: \d+ is used(; )?")
 _LIMITS = {
     "num_predict": "the answer was cut off at num_predict, {eval_count} tokens; -1 sets no limit",
     "context": "the answer was cut off: the context of {context} tokens is full; shorten the "
@@ -30,16 +28,11 @@ def is_cut(last: ReplyChunk) -> bool:
 
 
 def report_ending(session: Session, last: ReplyChunk) -> None:
-    """Print on stderr what there is to say of an answer, or of a load; that the context is smaller
-    than was asked for, and which options have no effect, only once."""
+    """Print on stderr what there is to say of an answer, or of a load; what the daemon says of
+    options that do not act as they are given, only once."""
     for line in ending_lines(last, session.options):
         status(f"({line})")
-    used = last.get("num_ctx")
-    if used is not None and used != session.clamped_context:
-        wanted = session.options.get("num_ctx", "of the Modelfile")
-        status(f"(num_ctx {wanted} is more than {session.model} has; {used} is used)")
-    session.clamped_context = used
-    warning = _CONTEXT_NOTE.sub("", session.client.warning)
+    warning = session.client.warning
     if warning and warning != session.told:
         status(f"({warning})")
     session.told = warning

@@ -19,8 +19,7 @@ class Session:
     """One conversation with one model, as /set, /load and /clear change it. own: the model's own
     messages, with which every conversation begins. alone: each message goes to the model without
     the others; raw: and without a template. progress: have chunks say how far a prompt is.
-    toolbox: tools that the model may call. clamped_context: the num_ctx in place of a larger one
-    that the user was told of; told: the last warning likewise."""
+    toolbox: tools that the model may call. told: the daemon's last warning."""
 
     client: Client
     model: str
@@ -37,7 +36,6 @@ class Session:
     raw: bool = False
     progress: bool = False
     toolbox: Toolbox | None = None
-    clamped_context: int | None = None
     told: str = ""
     own: list[ReplyMessage] = field(default_factory=list)
     turns: list[ReplyMessage] = field(default_factory=list)
@@ -90,8 +88,7 @@ class Session:
         nothing changes. Returns the daemon's answer."""
         loaded = self.client.load(model, self.keep_alive, self.options)
         self.model = model
-        self.system = self.clamped_context = None
-        self.told = ""
+        self.system, self.told = None, ""
         self.clear()
         return loaded
 

@@ -80,7 +80,7 @@ def test_what_a_context_left_out_and_a_smaller_one_are_said(env: dict[str, str])
     assert "the context was full: the answer continued without the oldest" in ran.stderr
     ran = hearth(env, "run", "echo", "hi", "-p", "num_ctx=99999")
     assert (ran.returncode, ran.stdout) == (0, "hi\n")
-    assert ran.stderr == "(num_ctx 99999 is more than echo has; 4096 is used)\n"
+    assert ran.stderr == "(num_ctx=99999 is more than the model has: 4096 is used)\n"
 
 
 def test_the_same_seed_gives_the_same_answer(env: dict[str, str]) -> None:

@@ -37,25 +37,12 @@ def test_limits_and_losses_are_said_once_and_not_those_that_the_user_set(
         assert part in line
 
 
-def test_a_smaller_context_than_was_asked_for_is_said_once(
-    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
-) -> None:
-    session = Session(connect(), "m", options={"num_ctx": 99999})
-    for _ in range(2):
-        report_ending(session, {"num_ctx": 2048})
-    assert capsys.readouterr().err == "(num_ctx 99999 is more than m has; 2048 is used)\n"
-    report_ending(session, {})
-    session.options = {}
-    report_ending(session, {"num_ctx": 2048})
-    assert "num_ctx of the Modelfile is more" in capsys.readouterr().err
-
-
-def test_options_without_effect_are_said_once(
+def test_what_the_daemon_warns_of_is_said_once(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = "num_ctx=99 is more than the model has: 64 is used"
     useless = "num_gpu=7 has no effect: there is no GPU"
-    line = json.dumps({"done": True, "num_ctx": 64})
+    line = json.dumps({"done": True})
     session = Session(connect(), "m", options={"num_ctx": 99, "num_gpu": 7})
     said = []
     for warning in (context, f"{context}; {useless}", f"{context}; {useless}", ""):
@@ -64,8 +51,7 @@ def test_options_without_effect_are_said_once(
         (last,) = session.complete("x")
         report_ending(session, last)
         said.append(capsys.readouterr().err)
-    smaller = "(num_ctx 99 is more than m has; 64 is used)\n"
-    assert said == [smaller, f"({useless})\n", "", ""]
+    assert said == [f"({context})\n", f"({context}; {useless})\n", "", ""]
 
 
 @pytest.mark.parametrize(
