@@ -10,6 +10,9 @@ import typer
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
+from cli.text_file import read_text
+
+_MAX_CONFIG_BYTES = 1 << 20
 
 _TeacherArgument = Annotated[
     str,
@@ -105,10 +108,8 @@ def command(
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise CliError(f"cannot read {path}: {error.strerror}", USAGE) from None
-    except ValueError as error:
+        found = json.loads(read_text(path, _MAX_CONFIG_BYTES))
+    except (ValueError, RecursionError) as error:
         raise CliError(f"{path} is not JSON: {error}", USAGE) from None
     if not isinstance(found, dict):
         raise CliError(f"{path} holds no JSON object", USAGE)

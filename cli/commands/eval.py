@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.completion import InstalledModels
-from cli.errors import USAGE, CliError
+from cli.text_file import read_text
 
 if TYPE_CHECKING:
     from cli.eval_state import EvalState
@@ -33,7 +33,7 @@ def command(
     from cli.render import print_json
     from runner.settings import load
 
-    content = _read(text)
+    content = read_text(text, _MAX_TEXT_BYTES)
     settings = load()
     client = connect(settings)
     folder = settings.state_dir / "eval"
@@ -50,20 +50,6 @@ def command(
         print_json({"results": results})
     else:
         _print(results)
-
-
-def _read(path: Path) -> str:
-    try:
-        size_bytes = path.stat().st_size
-        if size_bytes > _MAX_TEXT_BYTES:
-            raise CliError(f"{path} has {size_bytes} bytes; the limit is {_MAX_TEXT_BYTES}", USAGE)
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise CliError(f"cannot read {path}: {error.strerror}", USAGE) from None
-    except UnicodeDecodeError as error:
-        raise CliError(
-            f"{path} is not UTF-8: invalid byte at position {error.start}", USAGE
-        ) from None
 
 
 def _measure(client: Any, body: dict[str, Any], state: EvalState, quiet: bool) -> dict[str, Any]:

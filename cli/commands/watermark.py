@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from cli.completion import installed_models
-from cli.errors import USAGE, CliError
+from cli.text_file import read_text
 
 _MAX_TEXT_BYTES = 4 << 20  # a request has a million characters
 
@@ -39,7 +38,8 @@ def command(
     from cli.connection import connect
     from cli.render import print_json
 
-    body = {"model": model, "text": _read(file), "watermark_gamma": gamma}
+    text = read_text(file, _MAX_TEXT_BYTES)
+    body = {"model": model, "text": text, "watermark_gamma": gamma}
     found = connect().detect_watermark(body)
     if as_json:
         print_json(found)
@@ -50,15 +50,3 @@ def command(
         f"{verdict}: {found['green']} of {found['scored']} pairs of tokens are green, where chance"
         f" gives {expected:.0f} (z = {found['z_score']:.2f}, p = {found['p_value']:.2g})"
     )
-
-
-def _read(path: Path) -> str:
-    try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        if len(data) > _MAX_TEXT_BYTES:
-            raise CliError(f"{path} has {len(data)} bytes; the limit is {_MAX_TEXT_BYTES}", USAGE)
-        return data.decode("utf-8")
-    except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}", USAGE) from None
-    except UnicodeDecodeError:
-        raise CliError(f"{path} is not UTF-8 text", USAGE) from None
