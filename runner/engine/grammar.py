@@ -200,10 +200,6 @@ class Grammars:
                     self._compiled.popitem(last=False)
         return compiled
 
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown()
-
     def _compile(self, grammar: Grammar, opened: bool) -> _Compiled:
         param = grammar.param or "schema"
         is_schema = grammar.kind == "json_schema"

@@ -123,11 +123,6 @@ class Preparation:
             parts |= await self._images.run(cache.encode, image)
         return dataclasses.replace(prompt, parts=parts)
 
-    def shutdown(self) -> None:
-        """End the threads when they are idle."""
-        for turns in (self._prompts, self._images, self._grammars):
-            turns.close()
-
 
 def _encode(
     runtime: ModelRuntime, request: GenerateRequest, prefixes: PublicPrefixes

@@ -73,7 +73,7 @@ class Turns:
         self._new: deque[_Work] = deque()  # long ones too, of which none has begun
         self._begun: set[_Work] = set()  # long ones
         self._active: set[_Work] = set()
-        self._idle: list[SimpleQueue[_Work | None]] = []  # of the threads
+        self._idle: list[SimpleQueue[_Work]] = []  # of the threads
 
     async def run(self, call: Callable[..., T], *arguments: Any, size: int = 0) -> T:
         """The result of call. size: characters of its texts. Cancelled: it ends at its next pause.
@@ -97,13 +97,6 @@ class Turns:
         finally:
             if not done.done():
                 self._give_up(work, loop)
-
-    def close(self) -> None:
-        """End the threads that are idle."""
-        with self._lock:
-            for queue in self._idle:
-                queue.put(None)
-            self._idle.clear()
 
     def _left_s(self, work: _Work) -> float | None:
         """Of its turn; all of it while it waits for one."""
@@ -154,11 +147,11 @@ class Turns:
         self._begun.discard(work)
         self._next()
 
-    def _thread(self) -> SimpleQueue[_Work | None]:
+    def _thread(self) -> SimpleQueue[_Work]:
         """An idle thread's, or a new one's."""
         if self._idle:
             return self._idle.pop()
-        queue: SimpleQueue[_Work | None] = SimpleQueue()
+        queue: SimpleQueue[_Work] = SimpleQueue()
         thread = threading.Thread(target=self._serve, args=(queue,), name=self._name, daemon=True)
         before = threading.stack_size(STACK_BYTES)
         try:
@@ -184,9 +177,10 @@ class Turns:
         if work.given_up:
             raise GivenUp
 
-    def _serve(self, queue: SimpleQueue[_Work | None]) -> None:
+    def _serve(self, queue: SimpleQueue[_Work]) -> None:
         """What a thread does until it is left behind."""
-        while (work := queue.get()) is not None:
+        while True:
+            work = queue.get()
             with suppress(GivenUp):  # it came late
                 self._do(work)
             with self._lock:

@@ -53,4 +53,3 @@ def test_answers_are_those_without_drafts(model: LoadedBackend, source: str) -> 
             found = drafted.answer(source, number, case)
             assert found.text == plain.answer("without", number, case).text, case.question
     assert speculation.confirmed > 100
-    grammars.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,10 +20,8 @@ SCHEMA = {
 
 
 @pytest.fixture
-def matcher() -> Iterator[LlguidanceMatcher]:
-    grammars = Grammars(FakeTokenizer())
-    yield grammars.matcher(Grammar("json_schema", json.dumps(SCHEMA)))
-    grammars.close()
+def matcher() -> LlguidanceMatcher:
+    return Grammars(FakeTokenizer()).matcher(Grammar("json_schema", json.dumps(SCHEMA)))
 
 
 def wrote(matcher: LlguidanceMatcher, text: bytes) -> None:

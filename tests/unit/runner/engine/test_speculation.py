@@ -61,7 +61,6 @@ def answer(
         outcome = engine.step()
         assert not outcome.errors
         said += "".join(delta.text for _, delta in outcome.deltas)
-    grammars.close()
     return said, own.steps
 
 
@@ -119,7 +118,6 @@ def test_a_call_that_begins_within_a_draft_is_held_to_its_grammar() -> None:
         while engine.busy:
             parts += [delta.text for _, delta in engine.step().deltas]
         said.append("".join(parts))
-        grammars.close()
     assert said[0] == said[1]
     assert '<call>{"b": ' in said[0]
     assert speculation is not None

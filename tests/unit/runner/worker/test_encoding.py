@@ -97,22 +97,9 @@ def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "load", lambda plan, progress, *_ranks: whole)
 
 
-started: list[process.Worker] = []
-
-
-@pytest.fixture(autouse=True)
-def _threads_end() -> Iterator[None]:
-    yield
-    while started:
-        worker = started.pop()
-        if worker.preparation is not None:
-            worker.preparation.shutdown()
-
-
 async def start() -> tuple[process.Worker, Frames]:
     frames = Frames()
     worker = process.Worker(PLAN, frames)  # type: ignore[arg-type]
-    started.append(worker)
     await frames.until(lambda frame: frame["op"] == "ready")
     return worker, frames
 

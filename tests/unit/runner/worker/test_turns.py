@@ -37,7 +37,6 @@ async def test_results_and_errors_come_back() -> None:
     assert await turns.run(lambda one, other: one + other, 1, 2) == 3
     with pytest.raises(KeyError):
         await turns.run({}.__getitem__, "a")
-    turns.close()
 
 
 async def test_long_work_lets_shorter_go_first_and_takes_turns() -> None:
@@ -103,7 +102,6 @@ async def test_many_long_works_do_not_have_a_thread_each() -> None:
 
     await asyncio.gather(*(turns.run(long, size=LONG) for _ in range(50)))
     assert 1 < highest <= MAX_LONG_WORKS + 1
-    turns.close()
 
 
 @pytest.mark.parametrize("hang", [hang_in_python, hang_and_catch, hang_in_native_code])
@@ -136,4 +134,3 @@ async def test_a_hang_costs_its_request_only(
         await asyncio.sleep(0.6)
         assert lost == 0
     stuck.set()
-    turns.close()

@@ -239,4 +239,3 @@ def test_a_begun_call_has_what_its_schema_requires(arguments: str, valid: bool) 
     else:
         assert valid
         assert matcher.complete
-    grammars.close()
