@@ -199,10 +199,6 @@ class TorchBackend(Backend, LaunchAhead):
     def reset(self) -> None:
         self._pool.clear()
 
-    def close(self) -> None:
-        """See Backend.close. Calling it twice is allowed."""
-        self._executor.close()
-
     def _check(self, sequence: int) -> None:
         if not 0 <= sequence < self.capacity.max_sequences:
             raise BackendError(

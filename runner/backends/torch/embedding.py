@@ -27,14 +27,13 @@ class TorchEmbeddingBackend(EmbeddingBackend):
 
     def __init__(self, model: Encoder, capacity: Capacity, pooling: Pooling, device: Any) -> None:
         super().__init__(capacity, step_tokens=capacity.batch_tokens)
-        self._model: Encoder | None = model
+        self._model = model
         self._pooling = pooling
         self._device = device
 
     def _embed_group(
         self, group: Sequence[Sequence[int]], form: EmbeddingForm
     ) -> list[list[float]]:
-        assert self._model is not None
         tokens = torch.tensor([token for each in group for token in each], device=self._device)
         lengths = torch.tensor([0, *map(len, group)])
         starts = lengths.cumsum(0).int().to(self._device)
@@ -51,10 +50,6 @@ class TorchEmbeddingBackend(EmbeddingBackend):
             raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
         found: list[list[float]] = (vectors / sizes if form.normalize else vectors).tolist()
         return found
-
-    def close(self) -> None:
-        """See Backend.close. Calling it twice is allowed."""
-        self._model = None
 
 
 def pooling_of(header: GgufHeader) -> Pooling:

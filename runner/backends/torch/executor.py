@@ -43,9 +43,6 @@ class Executor(Protocol):
         """Compute a step. given: its tokens, where they are on the device already. Raises what
         torch raises."""
 
-    def close(self) -> None:
-        """Give model and cache back."""
-
 
 @dataclass(frozen=True, slots=True)
 class CacheGeometry:
@@ -71,7 +68,7 @@ class LocalExecutor(Executor):
         self.caches = list(caches)
         self.adapters = adapters
         self._adapted = False  # adapters act in this step
-        self._model: LanguageModel | None = model
+        self._model = model
         self._batch = StepBatch(self.caches, geometry.block_size, device)
         self._fused = fuse(model, self.caches)
         self._graphs = None
@@ -86,7 +83,6 @@ class LocalExecutor(Executor):
             )
 
     def compute(self, inputs: StepInputs, given: Tensor | None = None) -> StepOutputs:
-        assert self._model is not None
         copy_blocks(self.caches, inputs.copies)
         tokens, step = self._batch.fill(inputs)
         tokens = tokens if given is None else given
@@ -109,20 +105,12 @@ class LocalExecutor(Executor):
             self.adapters.act_on(inputs.outputs)
         return wanted_outputs(self._model, hidden, inputs)
 
-    def close(self) -> None:
-        self._model = self._graphs = self._fused = None
-        self.caches = []
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
     def _logits(self, tokens: Tensor, step: AttentionStep) -> Tensor:
         """Of all tokens of the step."""
-        assert self._model is not None
         return self._model.logits(self._forward(tokens, step))
 
     def _forward(self, tokens: Tensor, step: AttentionStep) -> Tensor:
         """The model's hidden states, by its faster self where there is one."""
-        assert self._model is not None
         fused = self._fused
         if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
             return fused.forward(tokens, step)

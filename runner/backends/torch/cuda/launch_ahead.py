@@ -246,10 +246,6 @@ class LaunchAheadBackend(Backend):
     ) -> list[list[float]]:
         return self._backend.embed(inputs, form)
 
-    def close(self) -> None:
-        self._pending, self._expected = None, {}
-        self._backend.close()
-
 
 def _is_plain(row: Row) -> bool:
     """The row computes known tokens and samples one, without anything beside."""

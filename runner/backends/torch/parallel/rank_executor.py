@@ -47,13 +47,12 @@ class RankExecutor(Executor):
     ) -> None:
         self.adapters = None
         self.caches = list(caches)
-        self._model: LanguageModel | None = model
+        self._model = model
         self._layout = layout
         self._batch = StepBatch(self.caches, block_size, device)
 
     def compute(self, inputs: StepInputs, given: Tensor | None = None) -> StepOutputs:
         assert given is None, "tokens that are on a device only are not known to the other ranks"
-        assert self._model is not None
         copy_blocks(self.caches, inputs.copies)
         pieces = micro_batches(inputs, self._layout.pipeline)
         found = [self._forward(piece) for piece in pieces]
@@ -62,12 +61,7 @@ class RankExecutor(Executor):
         hidden = found[0] if len(found) == 1 else torch.cat(found)
         return wanted_outputs(self._model, hidden, inputs)
 
-    def close(self) -> None:
-        self._model = None
-        self.caches = []
-
     def _forward(self, inputs: StepInputs) -> Tensor:
-        assert self._model is not None
         tokens, step = self._batch.fill(inputs)
         vectors = placed_vectors(inputs) if self._layout.is_first else ()
         return self._model.forward(tokens, step, vectors)
@@ -91,9 +85,6 @@ class LeadingExecutor(Executor):
             log.exception("the first of the model's processes failed in a step")
             self._followers.abandon(f"computing a step failed: {error}")
             raise
-
-    def close(self) -> None:
-        self._own.close()
 
 
 def follow(executor: Executor, receive: Callable[[], bytes]) -> None:

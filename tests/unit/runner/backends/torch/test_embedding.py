@@ -117,8 +117,6 @@ def test_an_embedder_generates_nothing(encoder: Path) -> None:
             refused()
     assert backend.trim(0, 1) is False
     assert backend.state_bytes(0) == 0
-    backend.close()
-    backend.close()
 
 
 def test_an_encoder_is_not_loaded_to_generate(encoder: Path) -> None:

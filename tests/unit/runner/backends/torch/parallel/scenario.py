@@ -177,9 +177,6 @@ class Recording(Executor):
             self.logits.append(found.logits.clone())
         return found
 
-    def close(self) -> None:
-        self.own.close()
-
 
 def _lead(case: Case, ranks: Ranks, followers: Followers | None) -> Answers:
     loaded, prompts = case.load(ranks), case.prompts
