@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cli.bench.request_metrics import RequestMetrics, request_metrics
+from cli.bench.request_metrics import request_metrics
 from cli.bench.summary import Summary, summarize
 from cli.bench.timed_response import InvalidResponse, TimedResponse, json_object, send_request
 from cli.bench.workload import TokenScale, Workload, body, fit_scale, messages, text
@@ -23,7 +23,6 @@ class BenchRun:
 
     workload: Workload
     summary: Summary
-    measured: tuple[RequestMetrics, ...]
     generator_cpu_s: float
 
 
@@ -83,4 +82,4 @@ def run(
         thread.join()
     cpu_s = time.process_time() - cpu_s
     measured = tuple(request_metrics(one) for one in records)
-    return BenchRun(work, summarize(measured, min(work.clients, work.requests)), measured, cpu_s)
+    return BenchRun(work, summarize(measured, min(work.clients, work.requests)), cpu_s)

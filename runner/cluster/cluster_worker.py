@@ -65,7 +65,6 @@ class ClusterWorker(Worker):
         self, name: str, plan: LoadPlan, timeouts: Timeouts, app: str, source: ReplicaSource
     ) -> None:
         self._name = name
-        self.progress = 0.0
         self.crashed = False
         self.signal_name = None
         self.grow_pool = None
@@ -91,7 +90,6 @@ class ClusterWorker(Worker):
             await self.close()
             raise
         self.info = handle.info
-        self.progress = 1.0
         return self
 
     @property

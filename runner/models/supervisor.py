@@ -53,7 +53,6 @@ class WorkerHandle(Worker):
         self.plan = plan
         self.observer = Observer()
         self.grow_pool: Callable[[int], Awaitable[int]] | None = None  # see grow_pool
-        self.progress = 0.0
         self.crashed = False
         self.signal_name: str | None = None  # that ended the process
         self._loop = asyncio.get_running_loop()
@@ -294,7 +293,7 @@ class WorkerHandle(Worker):
         elif op == "grow":
             self._keep(self._grant(int(frame["tokens"])))
         elif op == "loading":
-            self.progress = min(max(float(frame["progress"]), 0.0), 1.0)
+            pass  # the watchdog has heard it
         elif op == "ready":
             self._on_ready(frame["info"])
         elif op == "failed":
@@ -349,7 +348,6 @@ class WorkerHandle(Worker):
 
     def _on_ready(self, info: dict[str, Any]) -> None:
         ready = from_json(WorkerInfo, info)
-        self.progress = 1.0
         self._watchdog.loaded()
         if not self._ready.done():
             self._ready.set_result(ready)

@@ -19,13 +19,12 @@ from runner.worker.protocol import WorkerInfo
 
 
 class Worker(ABC):
-    """A loaded model. crashed: it ended by a fault, signal_name: by this signal. progress: of
-    loading, 0.0 to 1.0. grow_pool: see runner.models.pool_growth."""
+    """A loaded model. crashed: it ended by a fault, signal_name: by this signal. grow_pool: see
+    runner.models.pool_growth."""
 
     name: str
     info: WorkerInfo
     observer: Observer
-    progress: float
     crashed: bool
     signal_name: str | None
     grow_pool: Callable[[int], Awaitable[int]] | None
