@@ -373,14 +373,11 @@ class WorkerStats:
     waiting: int
     pool_tokens: int
     pool_used: int
-    prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     preemptions: int
     cancelled: int
     rss_bytes: int
-    swapped_tokens: int = 0  # of finished sequences, copied out of the pool
-    swapped_bytes: int = 0
     drafted_tokens: int = 0  # proposed before they were computed
     confirmed_tokens: int = 0  # of them
     paused: int = 0  # sequences whose answers nobody reads

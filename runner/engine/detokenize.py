@@ -39,12 +39,10 @@ class Detokenizer:
 
 @dataclass(frozen=True, slots=True)
 class TokenText:
-    """What the engine needs to know of a token. text is None when piece is not whole UTF-8;
-    delta is what the token adds to an answer when nothing is held back, None for end tokens and
-    where text is None."""
+    """What the engine needs to know of a token. delta is what it adds to an answer when nothing is
+    held back, None for end tokens and where piece is not whole UTF-8."""
 
     piece: bytes
-    text: str | None
     is_end: bool
     delta: Delta | None
 
@@ -77,5 +75,5 @@ class TokenTexts(dict[int, TokenText]):
             text = None
         is_end = token in self._ends or self._tokenizer.is_end(token)
         delta = None if text is None or is_end else Delta(text, 1)
-        entry = self[token] = TokenText(piece, text, is_end, delta)
+        entry = self[token] = TokenText(piece, is_end, delta)
         return entry

@@ -310,7 +310,6 @@ class Engine:
             sequence = running.sequence
             if sequence.timing.started_s is None:
                 sequence.timing.started_s = now_s = self._clock()
-                self.counters.prompt_tokens += sequence.prompt_length
                 self.counters.cached_tokens += sequence.cached or 0
                 if (progress := sequence.progress(sequence.cached or 0, now_s)) is not None:
                     output.deltas.append((sequence.id, Delta("", progress=progress)))

@@ -10,11 +10,10 @@ from runner.types import Delta, Embeddings
 
 @dataclass(slots=True)
 class EngineCounters:
-    """Totals since the engine's start. prompt_tokens are those of admitted prompts,
-    cached_tokens those of them that were not computed again."""
+    """Totals since the engine's start. cached_tokens: of admitted prompts, those that were not
+    computed again."""
 
     steps: int = 0
-    prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     cancelled: int = 0

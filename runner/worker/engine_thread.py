@@ -151,23 +151,19 @@ class EngineThread(threading.Thread):
         assert self._engine is not None
         engine, began_s = self._engine, self._step_began_s
         scheduler, counters = engine.scheduler, engine.counters
-        cache = scheduler.cache
         speculation = engine.speculation
         return WorkerStats(
             steps=counters.steps,
             running=scheduler.running,
             waiting=len(scheduler.waiting),
             pool_tokens=engine.capacity.pool_tokens,
-            pool_used=cache.pool.used,
-            prompt_tokens=counters.prompt_tokens,
+            pool_used=scheduler.cache.pool.used,
             cached_tokens=counters.cached_tokens,
             completion_tokens=counters.completion_tokens,
             paused=engine.paused,
             preemptions=scheduler.preemptions,
             cancelled=counters.cancelled,
             rss_bytes=resident_bytes(),
-            swapped_tokens=cache.swap.tokens,
-            swapped_bytes=cache.swap.size_bytes,
             drafted_tokens=0 if speculation is None else speculation.proposed,
             confirmed_tokens=0 if speculation is None else speculation.confirmed,
             step_age_s=None if began_s is None else time.monotonic() - began_s,

@@ -37,7 +37,6 @@ class EvaluationContext(MeasuredModel):
     def __init__(self, model: Any, handle: Any, context: int, threads: Executor) -> None:
         self.context = context
         self.threads = threads
-        self._model = model
         self._handle = handle
         self._vocabulary = native.llama_model_get_vocab(model)
         self._words = int(native.llama_vocab_n_tokens(self._vocabulary))

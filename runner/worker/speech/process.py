@@ -170,7 +170,6 @@ class SpeechWorker:
             waiting=len(self._waiting),
             pool_tokens=0,
             pool_used=0,
-            prompt_tokens=0,
             cached_tokens=0,
             completion_tokens=0,
             preemptions=0,

@@ -239,8 +239,8 @@ async def test_slots_are_refused(bridge: Bridge) -> None:
 
 
 def test_counters_are_added_and_the_oldest_step_counts() -> None:
-    one = WorkerStats(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, step_age_s=None)
-    two = WorkerStats(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, step_age_s=2.0)
+    one = WorkerStats(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, step_age_s=None)
+    two = WorkerStats(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, step_age_s=2.0)
     assert summed([one, two]).running == 3
     assert summed([one, two]).step_age_s == 2.0
     assert summed([]).step_age_s is None

@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.detokenize import Detokenizer, TokenTexts
+from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
+from runner.types import Delta
 from tests.fake_backend import EOS, FakeTokenizer
 
 
@@ -55,9 +56,9 @@ def test_a_dangling_character_becomes_one_replacement_character() -> None:
     assert detokenizer.flush() == ""
 
 
-def test_the_table_knows_text_pieces_and_ends() -> None:
+def test_the_table_knows_pieces_deltas_and_ends() -> None:
     table = TokenTexts(FakeTokenizer())
-    assert (table[97].text, table[97].piece, table[97].is_end) == ("a", b"a", False)
-    assert (table[0xC3].text, table[0xC3].piece) == (None, b"\xc3")
-    assert (table[EOS].text, table[EOS].is_end) == ("", True)
+    assert table[97] == TokenText(b"a", False, Delta("a", 1))
+    assert table[0xC3] == TokenText(b"\xc3", False, None)
+    assert table[EOS] == TokenText(b"", True, None)
     assert table[97] is table[97]
