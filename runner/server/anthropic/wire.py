@@ -19,7 +19,6 @@ from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -187,8 +186,8 @@ class MessagesRequest(CountTokensRequest):
     max_tokens: int = Field(ge=1)
     stream: bool | None = None
     stop_sequences: list[str] | None = None
-    temperature: Finite | None = Field(None, ge=0)
-    top_p: Finite | None = None
+    temperature: float | None = Field(None, ge=0)
+    top_p: float | None = None
     top_k: int | None = Field(None, ge=0)
     cache_salt: Salt | None = None
     options: dict[str, Any] | None = None

@@ -10,7 +10,6 @@ from pydantic import Field, create_model
 from runner.models.options import SAMPLING_OPTIONS
 from runner.server.request_body import WireModel
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # lower goes first; live requests have 0
@@ -31,15 +30,15 @@ class SamplingFields(WireModel):
     """OpenAI's, and those of other servers; null means not given. Here are those whose form the
     wire decides."""
 
-    temperature: Finite | None = None
-    top_p: Finite | None = None
+    temperature: float | None = None
+    top_p: float | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     top_k: int | None = None
-    min_p: Finite | None = None
-    typical_p: Finite | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
     num_ctx: int | None = None
-    logit_bias: dict[str, Finite] | list[Any] | None = None
+    logit_bias: dict[str, float] | list[Any] | None = None
 
     def sampling_options(self) -> dict[str, Any]:
         """Those given, by the names that PARAMETER has for them."""

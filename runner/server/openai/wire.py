@@ -25,7 +25,6 @@ from runner.server.openai.refused import (
 from runner.server.openai.sampling import (
     ChatReasoning,
     Effort,
-    Finite,
     Priority,
     Salt,
     SamplingFields,
@@ -61,7 +60,7 @@ class LoraScale(WireModel):
     """The scale of the adapter with this number."""
 
     id: int = Field(ge=0, lt=MAX_ADAPTERS)
-    scale: Finite = Field(ge=-100, le=100)
+    scale: float = Field(ge=-100, le=100)
 
 
 AdapterScales = Annotated[list[LoraScale], Field(max_length=MAX_ADAPTERS)]
@@ -88,8 +87,8 @@ class OpenAIGenerateFields(SamplingFields):
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
 
-    repetition_penalty: Finite | None = Field(None, ge=0.01, le=100)
-    repeat_penalty: Finite | None = None
+    repetition_penalty: float | None = Field(None, ge=0.01, le=100)
+    repeat_penalty: float | None = None
     ignore_eos: bool = False
     priority: Priority | None = None
     cache_salt: Salt | None = None

@@ -29,7 +29,6 @@ from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 FILE_SEARCH = "file_search"
 NAMESPACE = "namespace"
 _WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d{4}_\d\d_\d\d)?")
@@ -195,8 +194,8 @@ class ResponsesRequest(WireModel):
     background: bool | None = None
     stream: bool | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    temperature: Finite | None = None
-    top_p: Finite | None = None
+    temperature: float | None = None
+    top_p: float | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     tools: list[ResponseTool] | None = Field(None, max_length=MAX_TOOLS)
