@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = rf"{_LABEL}(?:\.{_LABEL}){{0,126}}"
@@ -45,3 +46,12 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@lru_cache(256)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host, an address perhaps in brackets."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import textwrap
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from cli.doctor.finding import Finding, ok, problem, warning
 from cli.errors import CliError
 from cli.private_files import read_regular
 from cli.render import span
+from runner.authority import is_loopback
 from runner.client import Client, ClientError, ConnectionLost, NotHearth
 from runner.settings import Settings
 
@@ -106,7 +106,7 @@ def check_exposure(settings: Settings) -> Iterator[Finding]:
     """Who can reach the daemon, and what they need for that. A running daemon is asked for its
     sockets, because its settings may differ from those of this shell."""
     hosts, scheme = _listening(settings)
-    public = sorted(host for host in hosts if _is_public(host))
+    public = sorted(host for host in hosts if not is_loopback(host))
     keys = _key_count(settings)
     if not public:
         yield ok("exposure", "only this machine reaches the daemon"
@@ -124,13 +124,6 @@ def check_exposure(settings: Settings) -> Iterator[Finding]:
     else:
         yield ok("exposure", f"{', '.join(public)}, with HTTPS and {keys} keys")
     yield from _certificate(settings)
-
-
-def _is_public(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
 
 
 def _listening(settings: Settings) -> tuple[set[str], str]:

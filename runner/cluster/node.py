@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import psutil
 
+from runner.authority import is_loopback
 from runner.cluster.cluster_state import (
     NodeState,
     forget_node,
@@ -87,7 +88,7 @@ def _start(options: argparse.Namespace) -> int:
         token, address = token_path(), options.address
         _check_answers(address)
         ip = _address_here(options.ip or _own_address(address))
-        if _is_loopback(ip) and not _is_loopback(address.rpartition(":")[0]):
+        if is_loopback(ip) and not is_loopback(address.rpartition(":")[0]):
             raise NodeError(
                 f"--ip {options.ip} is reached from this machine only, and the head is at"
                 f" {address}; give the address of this machine that the head reaches"
@@ -105,7 +106,7 @@ def _start(options: argparse.Namespace) -> int:
         state, NodeState(address, process.pid, started, str(token), port, bool(options.head))
     )
     print(f"{'the head' if options.head else 'a node'} of the cluster at {address} runs here")
-    if options.head and _is_loopback(ip):
+    if options.head and is_loopback(ip):
         print("other machines cannot join it; for them, give an address of this one with --ip")
     return 0
 
@@ -252,14 +253,6 @@ def _address_here(text: str) -> str:
             f"--ip {text} is not an address of this machine ({error.strerror})"
         ) from None
     return LOOPBACK if text == "127.0.0.1" else text
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether other machines cannot reach it."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _own_address(address: str) -> str:

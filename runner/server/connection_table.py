@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from runner.authority import is_loopback
 from runner.server.rate_limits import client_at
 from runner.server.request_turns import RequestTurns
-from runner.server.sockets import is_loopback
 
 log = logging.getLogger("hearth.http")
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runner.authority import is_loopback
 from runner.library.background_pulls import BackgroundPulls
 from runner.library.library import Library
 from runner.library.saved_prefixes import SavedPrefixes
@@ -26,7 +27,6 @@ from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import RequestSink
 from runner.server.requests_in_flight import RequestsInFlight
-from runner.server.sockets import is_loopback
 from runner.server.stream_sessions import StreamSessions
 from runner.setting_values import Address
 from runner.settings import Explained, Settings

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import errno
 import http.client
-import ipaddress
 import json
 import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
+from runner.authority import is_loopback
 from runner.exclusive_port import own_port
 from runner.http_transport import unverified
 from runner.process_limits import limits_of, set_limits
@@ -89,17 +89,6 @@ def check_guarded(host: str, guarded: bool, origin: str) -> None:
             "use and change everything. Create a key first: hearth key add NAME. Or set "
             "HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects the port"
         )
-
-
-@lru_cache(256)
-def is_loopback(host: str) -> bool:
-    """True for addresses that only this machine reaches."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _refusal(address: Address, error: OSError) -> ListenError:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from runner.server.sockets import is_loopback
+from runner.authority import is_loopback
 
 if TYPE_CHECKING:
     from runner.server.spans import Traces

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.server.sockets import ListenError, PortTaken, is_loopback, listen
+from runner.server.sockets import ListenError, PortTaken, listen
 from runner.setting_values import Address
 
 
@@ -27,12 +27,3 @@ def test_addresses_beyond_this_machine_are_refused(host: str) -> None:
 def test_an_address_that_is_not_here_is_told() -> None:
     with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1"):
         listen(Address("192.0.2.1", 0), guarded=True)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True),
-     ("0.0.0.0", False), ("::", False), ("example.com", False)],
-)  # fmt: skip
-def test_loopback(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
