@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno as errno_codes
 import os
+from collections.abc import Sequence
 
 _REASONS = {
     errno_codes.ENOSPC: "not enough space on the disk",
     errno_codes.EDQUOT: "your disk quota is used up",
     errno_codes.EFBIG: "the file would be longer than this system allows",
 }
+_SHOWN_NAMES = 4
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -171,6 +173,12 @@ def shown(text: str, limit: int = 80) -> str:
     """Untrusted text for a message: quoted, control characters escaped, cut to limit."""
     cut = text if len(text) <= limit else text[:limit] + "..."
     return repr(cut)
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """The first of them for a message, each as shown shows it, and how many more there are."""
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(map(shown, names[:_SHOWN_NAMES])) + more
 
 
 def shown_size(size_bytes: float) -> str:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from kernels.quant.packed import PackedWeight
 
-BLOCK = 32
 _POSITIVE = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 VALUES = (*_POSITIVE, *(-value for value in _POSITIVE))
 

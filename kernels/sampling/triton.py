@@ -17,7 +17,6 @@ from kernels.sampling.naive import NAN_TOKEN, Draw
 from kernels.sampling.noise import GROUP
 
 _BLOCK = 4096
-_ENTRIES = 256
 _GROUP = tl.constexpr(GROUP)
 _NAN = tl.constexpr(NAN_TOKEN)
 

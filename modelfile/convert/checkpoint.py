@@ -5,7 +5,7 @@ Reads headers only. Pickles are refused, since loading one runs its code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from modelfile.convert.numerics import WIDTHS
 from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
-from registry.errors import shown
+from registry.errors import shown, shown_names
 from registry.formats.safetensors import TensorEntry, read_index
 from registry.formats.safetensors.index import read_shards
 
@@ -21,7 +21,6 @@ INDEX: Final = "model.safetensors.index.json"
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 _OUTPUT: Final = "lm_head.weight"
-_SHOWN_NAMES = 4
 
 
 def read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
@@ -78,14 +77,14 @@ def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[s
 def _check_names(wanted: set[str], named: dict[str, TensorEntry]) -> None:
     missing = sorted(wanted - named.keys())
     if missing:
-        raise ConvertError(f"the checkpoint has no {_listed(missing)}")
+        raise ConvertError(f"the checkpoint has no {shown_names(missing)}")
     if _OUTPUT not in wanted:  # stands in some checkpoints whose output is the embedding
         named.pop(_OUTPUT, None)
     extra = sorted(named.keys() - wanted)
     if extra:
         names = [named[name].name for name in extra]
         raise ConvertError(
-            f"the checkpoint has {_listed(names)}, which config.json does not describe"
+            f"the checkpoint has {shown_names(names)}, which config.json does not describe"
         )
 
 
@@ -116,9 +115,3 @@ def check_safe(name: str, path: Path) -> None:
         raise ConvertError(
             f"{name} is a pickle, which can run code when it is loaded; use safetensors"
         )
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(shown(name) for name in names[:_SHOWN_NAMES]) + more

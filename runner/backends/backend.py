@@ -44,6 +44,11 @@ class Capacity:
     vector_width: int = 0  # values of a vector of an embedding model
     input_width: int | None = None  # of vectors that rows may have as images; None: they may not
 
+    def check_sequence(self, sequence: int) -> None:
+        """Raises BackendError for an id out of range, for which llama.cpp ends the process."""
+        if not 0 <= sequence < self.max_sequences:
+            raise BackendError(f"no sequence {sequence}; there are 0 to {self.max_sequences - 1}")
+
 
 class Sampler(Protocol):
     """The state of one request's sampling: random numbers, penalty window, grammar. What one

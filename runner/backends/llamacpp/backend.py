@@ -101,7 +101,7 @@ class LlamaCppBackend(Backend):
         if any(row.hidden is not None for row in rows):
             return self._step_with_states(rows)
         for row in rows:
-            self._check(row.sequence)
+            self.capacity.check_sequence(row.sequence)
         sampled = [row for row in rows if row.sampler is not None]
         if len(sampled) > self.capacity.max_sequences:  # room for logits is reserved for so many
             raise BackendError(
@@ -235,7 +235,7 @@ class LlamaCppBackend(Backend):
         return chosen
 
     def share(self, source: int, target: int, length: int) -> None:
-        self._check(target)
+        self.capacity.check_sequence(target)
         held = self._length(source)
         if not 0 < length <= held or (length < held and not self.capacity.partial_share):
             raise BackendError(
@@ -257,7 +257,7 @@ class LlamaCppBackend(Backend):
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
 
     def trim(self, sequence: int, length: int) -> bool:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         start = self._position(sequence, length)
         done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
         if done and self._positions:
@@ -265,17 +265,17 @@ class LlamaCppBackend(Backend):
         return done
 
     def release(self, sequence: int) -> None:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         native.llama_memory_seq_rm(self._context.memory, sequence, -1, -1)
         if self._positions:
             self._positions.truncate(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         return state_bytes(self._context, sequence)
 
     def save(self, sequence: int) -> LlamaCppSavedSequence:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         spans = self._positions.image_spans(sequence) if self._positions else ()
         saved = self._copies.copy_out(sequence, in_parts=not spans)
         saved.image_spans = spans
@@ -288,7 +288,7 @@ class LlamaCppBackend(Backend):
         return JoinedParts(parts, tokens)
 
     def load(self, state: SavedState, sequence: int) -> None:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         if not isinstance(state, LlamaCppSavedSequence | JoinedParts):
             raise BackendError(f"a {type(state).__name__} is not a state of this backend")
         self._copies.copy_in(state, sequence)
@@ -316,20 +316,13 @@ class LlamaCppBackend(Backend):
         self._adapters.close()
 
     def _length(self, sequence: int) -> int:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         last = int(native.llama_memory_seq_pos_max(self._context.memory, sequence))
         return self._positions.length(sequence, last) if self._positions else last + 1
 
     def _position(self, sequence: int, length: int) -> int:
         """The position after the sequence's first length tokens."""
         return self._positions.position(sequence, length) if self._positions else length
-
-    def _check(self, sequence: int) -> None:
-        # llama.cpp ends the process for an id that is out of range
-        if not 0 <= sequence < self.capacity.max_sequences:
-            raise BackendError(
-                f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
-            )
 
 
 def _interleave(

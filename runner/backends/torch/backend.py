@@ -156,38 +156,38 @@ class TorchBackend(Backend, LaunchAhead):
             self._pool.trim(int(sequence), int(length))
 
     def share(self, source: int, target: int, length: int) -> None:
-        self._check(source)
-        self._check(target)
+        self.capacity.check_sequence(source)
+        self.capacity.check_sequence(target)
         self._pool.share(source, target, length)
 
     def merge(self, source: int, target: int, length: int) -> None:
         """See Backend.merge. A block that is not whole stays target's own."""
-        self._check(source)
-        self._check(target)
+        self.capacity.check_sequence(source)
+        self.capacity.check_sequence(target)
         self._pool.merge(source, target, length)
 
     def trim(self, sequence: int, length: int) -> bool:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         self._pool.trim(sequence, length)
         return True
 
     def release(self, sequence: int) -> None:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         self._pool.trim(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         return state_bytes(self._executor.caches, int(self._pool.lengths[sequence]))
 
     def save(self, sequence: int) -> TorchSavedSequence:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         length = int(self._pool.lengths[sequence])
         if length == 0:
             raise BackendError(f"sequence {sequence} is empty: nothing to save")
         return copy_out(self._executor.caches, self._pool.blocks(sequence), length)
 
     def load(self, state: SavedState, sequence: int) -> None:
-        self._check(sequence)
+        self.capacity.check_sequence(sequence)
         if not isinstance(state, TorchSavedSequence):
             raise BackendError(f"a {type(state).__name__} is not a state of this backend")
         if self._pool.lengths[sequence]:
@@ -198,9 +198,3 @@ class TorchBackend(Backend, LaunchAhead):
 
     def reset(self) -> None:
         self._pool.clear()
-
-    def _check(self, sequence: int) -> None:
-        if not 0 <= sequence < self.capacity.max_sequences:
-            raise BackendError(
-                f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
-            )

@@ -16,7 +16,7 @@ import torch
 from kernels.native.linear import Q8_0, TorchKernels
 from kernels.quant.gguf import GgufWeight
 from kernels.quant.packed import PackedWeight
-from registry.errors import shown
+from registry.errors import shown, shown_names
 from runner.backends.torch.layers.blocked_linear import BlockedLinear, can_block, to_blocked
 from runner.backends.torch.layers.linear import (
     Bfloat16Linear,
@@ -49,7 +49,6 @@ from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
 from runner.errors import ModelLoadFailed
 
 Tensor = Any
-_SHOWN_NAMES = 4
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _MAX_BLOCKED_HEAD = 1 << 24  # weights
 _UNUSED = (
@@ -248,7 +247,7 @@ class WeightLoader:
         )
         if extra:
             raise ModelLoadFailed(
-                f"the checkpoint has {_listed(extra)}, which its config does not describe"
+                f"the checkpoint has {shown_names(extra)}, which its config does not describe"
             )
 
     def _adapted(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
@@ -418,8 +417,3 @@ class WeightLoader:
 
 def _is_weight(name: str) -> bool:
     return not name.endswith(_UNUSED)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(shown(name) for name in names[:_SHOWN_NAMES]) + more
