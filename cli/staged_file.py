@@ -22,19 +22,17 @@ from cli.addresses import daemon_facts
 from cli.errors import CliError
 from cli.render import size
 from runner.file_system import (
-    O_CLOEXEC,
-    O_NOFOLLOW,
-    clone,
-    copy_in_kernel,
-    open_file,
+    copy_range,
+    create_file,
     own_uid,
     permissions,
+    reflink,
+    second_name,
 )
 
 if TYPE_CHECKING:
     from runner.settings import Settings
 
-_COPY_BYTES = 8 << 20
 _OTHERS_WRITE = 0o022
 
 Advance = Callable[[int], None]
@@ -60,7 +58,7 @@ def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[st
     target = store / "tmp" / f"incoming-{uuid.uuid4().hex}"
     try:
         with path.open("rb") as source:
-            if not _clone(source.fileno(), target) and (
+            if not reflink(source.fileno(), target) and (
                 copy or not _link(path, source.fileno(), target)
             ):
                 _copy(path, source.fileno(), target, advance)
@@ -70,60 +68,33 @@ def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[st
             os.unlink(target)
 
 
-def _clone(source: int, target: Path) -> bool:
-    descriptor = _new(target)
-    try:
-        clone(source, descriptor)
-    except OSError:
-        os.unlink(target)
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
 def _link(path: Path, source: int, target: Path) -> bool:
     """A second name, if the file is this user's alone."""
     status = os.fstat(source)
     if status.st_uid != own_uid() or permissions(status) & _OTHERS_WRITE:
         return False
-    try:
-        os.link(path.resolve(), target)
-    except OSError:
-        return False
-    if not os.path.samestat(os.lstat(target), status):  # replaced meanwhile
-        os.unlink(target)
-        return False
-    return True
+    return second_name(source, path.resolve(), target)
 
 
 def _copy(path: Path, source: int, target: Path, advance: Advance) -> None:
-    size_bytes = os.fstat(source).st_size
+    size_bytes, store = os.fstat(source).st_size, target.parent.parent
     if size_bytes > shutil.disk_usage(target.parent).free:
-        raise CliError(_full(path, size_bytes, target.parent.parent))
-    descriptor = _new(target)
+        raise CliError(_full(path, size_bytes, store))
     try:
-        while count := _copy_step(source, descriptor):
+        descriptor = create_file(target)
+    except OSError as error:
+        raise CliError(f"cannot write to {store}, where the models are: {error.strerror}") from None
+    try:
+        for count in copy_range(source, 0, size_bytes, descriptor):
             advance(count)
+    except EOFError:
+        raise CliError(f"{path} shrank while being read; try again when it is complete") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CliError(_full(path, size_bytes, target.parent.parent)) from None
+            raise CliError(_full(path, size_bytes, store)) from None
         raise
     finally:
         os.close(descriptor)
-
-
-def _copy_step(source: int, target: int) -> int:
-    try:
-        return copy_in_kernel(source, target, _COPY_BYTES, None)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-    content = memoryview(os.read(source, 1 << 20))
-    size_bytes = len(content)
-    while content:
-        content = content[os.write(target, content) :]
-    return size_bytes
 
 
 def _full(path: Path, size_bytes: int, store: Path) -> str:
@@ -131,12 +102,3 @@ def _full(path: Path, size_bytes: int, store: Path) -> str:
         f"{path} does not fit on the disk of the models: it needs {size(size_bytes)}, but only "
         f"{size(shutil.disk_usage(store).free)} is free in {store}. Remove models or other files"
     )
-
-
-def _new(target: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
-    try:
-        return open_file(target, flags, 0o600)
-    except OSError as error:
-        store = target.parent.parent
-        raise CliError(f"cannot write to {store}, where the models are: {error.strerror}") from None

@@ -15,25 +15,19 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from registry.copies import create_file, write_all
 from registry.descriptors import (
     O_CLOEXEC,
     O_NOFOLLOW,
     O_NONBLOCK,
-    copy_in_kernel,
     open_file,
-    pread,
     replace,
     sync_directory,
 )
 from registry.errors import BlobDamaged, RegistryError, StoreFault, StoreFull, StoreReadOnly
 
-FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 OPEN_FILES = Path("/proc/self/fd")  # of Linux
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
-_COPY_BYTES = 16 << 20  # of a step within the kernel
-_READ_BYTES = 1 << 20  # of a step through memory
-_NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MAX_SET_ASIDE = 100  # the last one is overwritten from then on
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -120,43 +114,6 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
     """
     with open(open_regular(path), "rb") as file:
         return file.read(limit_bytes + 1)
-
-
-def create_file(path: Path) -> int:
-    """A descriptor of a fresh file, mode 0600, for writing. Raises OSError, also for a name that
-    is taken."""
-    return open_file(path, _CREATE, FILE_MODE)
-
-
-def write_all(descriptor: int, content: bytes | memoryview) -> int:
-    """Write all of content; gives its bytes. Raises OSError."""
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    return len(content)
-
-
-def copy_range(source: int, start: int, size_bytes: int, output: int) -> Iterator[int]:
-    """Write a range of source to output, within the kernel or, where the file system cannot,
-    through memory; gives the bytes of each step. Raises EOFError when source ends before, OSError.
-    """
-    end, in_kernel = start + size_bytes, True
-    while start < end:
-        wanted = min(_COPY_BYTES, end - start)
-        if in_kernel:
-            try:
-                count = copy_in_kernel(source, output, wanted, start)
-            except OSError as error:
-                if error.errno not in _NO_COPY:
-                    raise
-                in_kernel = False
-                continue
-        else:
-            count = write_all(output, pread(source, min(wanted, _READ_BYTES), start))
-        if not count:
-            raise EOFError
-        start += count
-        yield count
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ if sys.platform == "win32":
         """Raises OSError: NTFS has no reflinks."""
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    def copy_in_kernel(source: int, target: int, size: int, offset: int | None) -> int:  # noqa: ARG001
+    def copy_in_kernel(source: int, target: int, size: int, offset: int) -> int:  # noqa: ARG001
         """Raises OSError: there is no such call for a part of a file."""
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -193,7 +193,7 @@ else:
 
     if sys.platform == "darwin":
 
-        def copy_in_kernel(source: int, target: int, size: int, offset: int | None) -> int:  # noqa: ARG001
+        def copy_in_kernel(source: int, target: int, size: int, offset: int) -> int:  # noqa: ARG001
             """Raises OSError: macOS has no such call."""
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -204,9 +204,9 @@ else:
             """Nothing: there is no such call."""
     else:
 
-        def copy_in_kernel(source: int, target: int, size: int, offset: int | None) -> int:
-            """Copy at most size bytes, from offset or from where source is; gives how many. Raises
-            OSError, also where the file system cannot."""
+        def copy_in_kernel(source: int, target: int, size: int, offset: int) -> int:
+            """Copy at most size bytes from offset on; gives how many. Raises OSError, also where
+            the file system cannot."""
             return os.copy_file_range(source, target, size, offset)
 
         def read_ahead(descriptor: int) -> None:

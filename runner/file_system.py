@@ -1,14 +1,12 @@
 """Where files differ from platform to platform, for those that know no store: see
-registry.descriptors and registry.ownership."""
+registry.copies, registry.descriptors and registry.ownership."""
 
 from __future__ import annotations
 
+from registry.copies import copy_range, create_file, reflink, second_name
 from registry.descriptors import (
     O_CLOEXEC,
-    O_NOFOLLOW,
     O_NONBLOCK,
-    clone,
-    copy_in_kernel,
     drop_cached,
     free_names,
     open_file,
@@ -18,15 +16,16 @@ from registry.ownership import close_folder, own_uid, permissions
 
 __all__ = [
     "O_CLOEXEC",
-    "O_NOFOLLOW",
     "O_NONBLOCK",
-    "clone",
     "close_folder",
-    "copy_in_kernel",
+    "copy_range",
+    "create_file",
     "drop_cached",
     "free_names",
     "open_file",
     "own_uid",
     "permissions",
     "read_ahead",
+    "reflink",
+    "second_name",
 ]

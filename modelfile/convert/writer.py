@@ -17,7 +17,8 @@ from modelfile.convert.layout import FileLayout, padded
 from modelfile.convert.plan import ComputedWeight
 from modelfile.convert.tensor_data import TensorSource
 from modelfile.errors import ConvertError
-from registry.atomic import copy_range, open_regular, require_space, whole_file, write_all
+from registry.atomic import open_regular, require_space, whole_file
+from registry.copies import copy_range, write_all
 from registry.formats.safetensors import TensorEntry
 
 Content = TensorSource | TensorEntry | ComputedWeight  # an entry is copied as it is

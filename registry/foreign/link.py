@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from registry.atomic import create_file, faults, open_regular, write_all
-from registry.descriptors import clone
+from registry.atomic import faults, open_regular
+from registry.copies import create_file, reflink, second_name, write_all
 from registry.digest import Digest
 from registry.errors import DigestMismatch, RegistryError, shown_size
 from registry.foreign.models import ForeignFile
@@ -75,10 +75,10 @@ def import_file(
 
 
 def _link(store: Store, source: int, file: ForeignFile, target: Path, copy: bool) -> ImportMethod:
-    if _reflink(source, target):
+    if reflink(source, target):
         return "reflink"
     reason = _writers(source, file.path)
-    if reason is None and _second_name(source, file.path, target):
+    if reason is None and second_name(source, file.path, target):
         return "link"
     if not copy:
         raise NotLinkable(
@@ -88,20 +88,6 @@ def _link(store: Store, source: int, file: ForeignFile, target: Path, copy: bool
     with faults("write the blob", target.parent, file.size_bytes):
         _copy(source, target)
     return "copy"
-
-
-def _reflink(source: int, target: Path) -> bool:
-    try:
-        descriptor = create_file(target)
-        try:
-            clone(source, descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(target)
-        return False
-    return True
 
 
 def _writers(source: int, path: Path) -> str | None:
@@ -114,20 +100,6 @@ def _writers(source: int, path: Path) -> str | None:
     if folder.st_uid not in (own_uid(), 0) or permissions(folder) & _OTHERS_WRITE:
         return "other users can write to its folder"
     return None
-
-
-def _second_name(source: int, path: Path, target: Path) -> bool:
-    """Link the file that source is; False when that is not possible, or the name is another
-    file's by now."""
-    try:
-        os.link(path, target, follow_symlinks=False)
-    except OSError:
-        return False
-    here, there = os.fstat(source), os.lstat(target)
-    if (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev):
-        return True
-    os.unlink(target)
-    return False
 
 
 def _copy(source: int, target: Path) -> None:

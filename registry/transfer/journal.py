@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.atomic import write_all
+from registry.copies import write_all
 from registry.descriptors import O_CLOEXEC, O_NOFOLLOW, open_file, pread
 
 _RECORD = struct.Struct("<III")

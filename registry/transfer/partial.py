@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import FILE_MODE, fault_of
+from registry.atomic import fault_of
+from registry.copies import FILE_MODE
 from registry.descriptors import (
     O_CLOEXEC,
     O_NOFOLLOW,

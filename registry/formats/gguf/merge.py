@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import copy_range, open_regular, whole_file, write_all
+from registry.atomic import open_regular, whole_file
+from registry.copies import copy_range, write_all
 from registry.errors import InvalidGguf
 from registry.formats.gguf.header import TensorInfo
 from registry.formats.gguf.header_source import opened

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cli import staged_file
 from cli.errors import CliError
 from cli.staged_file import staged, store_folder
+from registry import copies
 from runner.settings import load
 
 CONTENT = b"GGUF" + b"weights" * 100_000
@@ -23,7 +23,7 @@ CONTENT = b"GGUF" + b"weights" * 100_000
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store on a file system that knows no clones."""
-    monkeypatch.setattr(staged_file, "clone", no_clones)
+    monkeypatch.setattr(copies, "clone", no_clones)
     folder = tmp_path / "home" / "models"
     (folder / "tmp").mkdir(parents=True, mode=0o700)
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
@@ -73,7 +73,7 @@ def test_a_link_is_followed_to_the_file(store: Path, model: Path, tmp_path: Path
 def test_a_file_that_should_not_be_linked_is_copied_for_this_user_alone(
     store: Path, model: Path, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.EXDEV, "other device")
 
     model.chmod({"group": 0o664, "others": 0o646}.get(reason, 0o644))
@@ -145,6 +145,15 @@ def test_a_disk_that_fills_up_leaves_nothing(
 
     monkeypatch.setattr(os, "copy_file_range", full, raising=False)
     with pytest.raises(CliError, match="does not fit"), staged(model, store, True, ignore):
+        pytest.fail("it was placed")
+    assert left(store) == []
+
+
+def test_a_file_that_becomes_shorter_is_told(
+    store: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "copy_file_range", lambda *_: 0, raising=False)
+    with pytest.raises(CliError, match="shrank"), staged(model, store, True, ignore):
         pytest.fail("it was placed")
     assert left(store) == []
 

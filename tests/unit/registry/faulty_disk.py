@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from registry import atomic, blobs, descriptors, lock, manifests, records, store, usage
+from registry import atomic, blobs, copies, descriptors, lock, manifests, records, store, usage
 from registry.foreign import link
 from registry.fsck import repair
 from registry.transfer import journal, partial
 
-_MODULES = (atomic, blobs, descriptors, manifests)
+_MODULES = (atomic, blobs, copies, descriptors, manifests)
 CHANGING = ("write", "fsync", "replace", "unlink", "mkdir", "rmdir")
-EVERYWHERE = (atomic, blobs, descriptors, journal, link, lock, manifests, repair, partial, records,
-              store, usage)  # fmt: skip
+EVERYWHERE = (atomic, blobs, copies, descriptors, journal, link, lock, manifests, repair, partial,
+              records, store, usage)  # fmt: skip
 EVERY_CALL = (*CHANGING, "open", "pwrite", "pread", "ftruncate", "link", "scandir", "chmod")
 
 

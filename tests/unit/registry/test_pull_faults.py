@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from registry import atomic, blobs, manifests
+from registry import atomic, blobs, copies, manifests
 from registry.digest import Digest
 from registry.errors import StoreError
 from registry.names import Name
@@ -28,7 +28,7 @@ def failing(at: int | None, number: int) -> Iterator[FaultyDisk]:
     """Let the at-th counted call of everything that a pull uses fail."""
     disk = FaultyDisk(at, number, COUNTED)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (atomic, blobs, manifests, partial, journal):
+        for module in (atomic, blobs, copies, manifests, partial, journal):
             patch.setattr(module, "os", disk)
         yield disk
 

@@ -58,8 +58,8 @@ def test_other_content_than_the_program_says_is_refused(store: Store, file: Fore
 def test_what_cannot_be_linked_is_copied_only_where_that_is_allowed(
     store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
-    monkeypatch.setattr(linking, "_second_name", lambda *_: False)
+    monkeypatch.setattr(linking, "reflink", lambda *_: False)
+    monkeypatch.setattr(linking, "second_name", lambda *_: False)
     with pytest.raises(NotLinkable, match="a copy takes 160 KB: allow it with --copy") as caught:
         import_file(store, file, False, lambda _: None)
     assert caught.value.size_bytes == len(CONTENT)
@@ -75,7 +75,7 @@ def test_what_cannot_be_linked_is_copied_only_where_that_is_allowed(
 def test_what_others_can_change_is_not_linked(
     store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch, mode: int, of_folder: bool
 ) -> None:
-    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
+    monkeypatch.setattr(linking, "reflink", lambda *_: False)
     if of_folder:
         folder = file.path.parent / "theirs"
         folder.mkdir()
@@ -95,7 +95,7 @@ def test_what_others_can_change_is_not_linked(
 def test_a_file_of_another_user_is_not_linked(
     store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
+    monkeypatch.setattr(linking, "reflink", lambda *_: False)
     monkeypatch.setattr(linking, "own_uid", lambda: os.getuid() + 1)
     with pytest.raises(NotLinkable, match="belongs to another user"):
         import_file(store, file, False, lambda _: None)
@@ -104,8 +104,8 @@ def test_a_file_of_another_user_is_not_linked(
 def test_a_copy_that_does_not_fit_is_refused_before(
     store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
-    monkeypatch.setattr(linking, "_second_name", lambda *_: False)
+    monkeypatch.setattr(linking, "reflink", lambda *_: False)
+    monkeypatch.setattr(linking, "second_name", lambda *_: False)
     os.truncate(file.path, 2**42)
     with pytest.raises(StoreFull):
         import_file(store, file, True, lambda _: None)
