@@ -6,13 +6,10 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.terminal import can_colour, columns, is_terminal
 from cli.wrap import cell_width
-
-if TYPE_CHECKING:
-    pass
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _SPANS = (
