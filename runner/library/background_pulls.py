@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from registry.pull import PullState
+from runner.cancellation import wait_ended
 from runner.errors import CapacityError, Conflict, HearthError
 from runner.leaf_errors import as_hearth_error
 from runner.library.library import Library
-from runner.library.progress import Progress, wait_ended
+from runner.library.progress import Progress
 from runner.library.pull import PullOptions, pull_model
 from runner.library.transfers import Reach
 

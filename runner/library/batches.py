@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from typing import TypeVar
 
+from runner.cancellation import whole
+
 ItemT = TypeVar("ItemT")
 _BATCH_S = 0.1
 
@@ -17,12 +19,7 @@ async def batches(items: Iterator[ItemT]) -> AsyncGenerator[list[ItemT], None]:
     When the reader is cancelled, the batch under way ends first.
     """
     while True:
-        step = asyncio.ensure_future(asyncio.to_thread(_advance, items))
-        try:
-            batch, ended = await asyncio.shield(step)
-        except asyncio.CancelledError:
-            await asyncio.wait({step})
-            raise
+        batch, ended = await whole(asyncio.to_thread(_advance, items))
         if batch:
             yield batch
         if ended:

@@ -8,7 +8,7 @@ are removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
@@ -19,9 +19,10 @@ from registry.bundle import model_layer
 from registry.digest import Digest
 from registry.progress import Progress
 from registry.store import Store
+from runner.cancellation import whole
 from runner.errors import InvalidRequest
 from runner.library.library import Library
-from runner.library.progress import ReportProgress, wait_ended
+from runner.library.progress import ReportProgress
 from runner.library.pull import find_or_pull
 from runner.library.quantizing import QuantizationRequest
 from runner.library.transfers import Reach
@@ -235,19 +236,10 @@ def _check_calibrated(sources: CreateSources, kind: str) -> None:
 async def _build(library: Library, description: Description, report: ReportProgress) -> None:
     lines = build(library.store, description)
     try:
-        while (status := await _next(lines)) is not None:
+        while (status := await whole(asyncio.to_thread(next, lines, None))) is not None:
             if status != "success":  # reported when the model can be used
                 await report(Progress(status))
     finally:
         close = getattr(lines, "close", None)
         if close is not None:
             await asyncio.to_thread(close)
-
-
-async def _next(lines: Iterator[str]) -> str | None:
-    """The next line, made in a thread; a caller that is cancelled waits for the step first."""
-    step = asyncio.ensure_future(asyncio.to_thread(next, lines, None))
-    try:
-        return await asyncio.shield(step)
-    finally:
-        await wait_ended(step)

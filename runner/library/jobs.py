@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from registry.progress import Progress
+from runner.cancellation import whole
 from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
 from runner.errors import InternalError, WorkerCrashed, from_wire
 from runner.library.progress import ReportProgress
@@ -48,7 +49,7 @@ async def run_job(
             await report(Progress(line["status"], *counts, unit, state=line.get("state")))
         raise _crash(name, exit_status(await process.wait()))
     finally:
-        await _end(process)
+        await whole(_end(process))
         await stderr.reading
         if stderr.text:
             log.info("%s wrote: %s", name, stderr.text)
@@ -87,17 +88,7 @@ def _crash(name: str, status: ExitStatus) -> InternalError:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM to a process that still runs, SIGKILL to one that stays. Shielded: a caller that
-    is cancelled twice must not leave it behind."""
-    ending = asyncio.ensure_future(_terminate(process))
-    try:
-        await asyncio.shield(ending)
-    except asyncio.CancelledError:
-        await ending
-        raise
-
-
-async def _terminate(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM to a process that still runs, SIGKILL to one that stays."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

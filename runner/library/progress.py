@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from registry.progress import Progress
+from runner.cancellation import wait_ended
 
 Advance = Callable[[int], None]
 ReportProgress = Callable[[Progress], Awaitable[None]]
 ResultT = TypeVar("ResultT")
 
-__all__ = ["Abandoned", "Advance", "Progress", "ReportProgress", "run_with_progress", "wait_ended"]
+__all__ = ["Abandoned", "Advance", "Progress", "ReportProgress", "run_with_progress"]
 
 _TICK_S = 0.1
 
@@ -50,18 +51,3 @@ async def run_with_progress(
     finally:
         abandoned.set()
         await wait_ended(task)
-
-
-async def wait_ended(task: asyncio.Future[Any]) -> None:
-    """Wait for a task to its end, also when the waiter is cancelled meanwhile; what it raised is
-    not raised here."""
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if not task.cancelled():
-        task.exception()
-    if cancelled:
-        raise asyncio.CancelledError

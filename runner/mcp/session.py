@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import psutil
 
+from runner.cancellation import whole
 from runner.child_process import StderrTail, child_options
 from runner.errors import McpFailed
 from runner.mcp.config import ServerConfig
@@ -88,12 +89,7 @@ class McpSession:
 
     async def close(self) -> None:
         """End the server and its process; calls under way fail."""
-        ending = asyncio.ensure_future(self._end())
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            await ending
-            raise
+        await whole(self._end())
 
     async def _ask(self, asked: dict[str, Any]) -> Any:
         async with self._slots:

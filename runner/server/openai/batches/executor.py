@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runner.cancellation import whole
 from runner.errors import QueueFull, ShuttingDown, StorageFailed
 from runner.server.caller import Caller, set_caller
 from runner.server.openai.batches import results
@@ -210,14 +211,7 @@ class BatchExecutor:
     async def _answer(self, batch: Batch, line: InputLine) -> None:
         answered = await self._ask(batch.endpoint, line.body)
         # What has begun to be noted is noted: the end of the batch must not overtake it.
-        noting = asyncio.create_task(
-            asyncio.to_thread(self.journal.add, batch.id, result_of(line, answered))
-        )
-        try:
-            await asyncio.shield(noting)
-        except asyncio.CancelledError:
-            await asyncio.wait({noting})
-            raise
+        await whole(asyncio.to_thread(self.journal.add, batch.id, result_of(line, answered)))
 
     async def _ask(self, endpoint: str, body: dict[str, Any]) -> LineResponse:
         """The endpoint's answer; failures that may not be the line's own are tried again, one
