@@ -103,7 +103,6 @@ class SavedPrefixes:
 
     def __init__(self, settings: Settings) -> None:
         self.root = settings.prefixes_dir
-        self.dropped = 0  # files that could not be used
         self._asked_bytes = settings.cache_size
         self._secret_path = settings.state_dir / SECRET_FILE
         self._lock = threading.RLock()
@@ -200,7 +199,6 @@ class SavedPrefixes:
             with self._lock:
                 if folder.has(name):
                     log.warning("a saved prefix was dropped: its file %s", error)
-                    self.dropped += 1
                     self._remove(folder.path / name)
             return None
         return OpenPart(reader.detach(), reader.offset, reader.content_bytes)
