@@ -135,7 +135,7 @@ def build_services(
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3",
-        (FILE_TABLES, BATCH_TABLES, UPLOAD_TABLES),
+        (*FILE_TABLES, *BATCH_TABLES, *UPLOAD_TABLES),
         "the index of stored files",
     )
     files = FileStore(folder, database)

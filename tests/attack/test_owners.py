@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -322,44 +320,6 @@ def test_one_key_cannot_take_all_the_room(start_daemon: StartDaemon) -> None:
             assert statuses == [200, 200, 413, 413]
             with client_of(daemon, make_key(boss, "b")) as b:
                 assert upload(b, bytes(200_000), "user_data").status_code == 200
-
-
-OLD_FILES = """
-CREATE TABLE files (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT NOT NULL,
-    purpose TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    expires_at INTEGER
-)
-"""
-OLD_BATCHES = """
-CREATE TABLE batches (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_open INTEGER NOT NULL,
-    batch TEXT NOT NULL
-)
-"""
-
-
-def test_what_was_stored_before_there_were_owners_is_the_admins(
-    start_daemon: StartDaemon, tmp_path: Path
-) -> None:
-    folder = tmp_path / "home" / "state" / "files"
-    folder.mkdir(parents=True)
-    (folder / "file-old").write_bytes(b"x")
-    batch = {"id": "batch_old", "endpoint": CHAT, "input_file_id": "file-old", "created_at": 1,
-             "expires_at": 2, "status": "completed"}  # fmt: skip
-    with closing(sqlite3.connect(folder / "files.sqlite3")) as database, database:
-        database.execute(OLD_FILES)
-        database.execute(OLD_BATCHES)
-        database.execute("INSERT INTO files VALUES (1, 'file-old', 'f', 'batch', 1, 1, NULL)")
-        database.execute("INSERT INTO batches VALUES (1, 'batch_old', 0, ?)", (json.dumps(batch),))
-    daemon = start_daemon(home=tmp_path / "home")
-    with daemon.client() as first:
-        boss = client_of(daemon, make_key(first, "boss", "admin"))
-        with boss, client_of(daemon, make_key(boss, "a")) as a:
-            assert seen(boss) == {"file-old", "batch_old"}
-            assert seen(a) == set()
-            assert a.get("/v1/files/file-old/content").status_code == 404
-            assert boss.get("/v1/files/file-old/content").content == b"x"
 
 
 def test_a_key_that_stores_without_end_takes_from_itself_only(start_daemon: StartDaemon) -> None:

@@ -14,8 +14,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.errors import StorageFailed
@@ -36,45 +35,13 @@ _UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE,
                sqlite3.SQLITE_IOERR_TRUNCATE)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """statements make the tables where they are missing. added: columns that came later, as
-    {table: {column: definition}}. indexes: statements that come after these."""
-
-    statements: Sequence[str]
-    added: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    indexes: Sequence[str] = ()
-
-    def make(self, database: sqlite3.Connection) -> None:
-        """Bring a file up to date."""
-        for statement in self.statements:
-            database.execute(statement)
-        if self._missing(database):
-            database.execute("BEGIN IMMEDIATE")  # another thread may be adding them
-            for table, column, definition in self._missing(database):
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
-            database.commit()
-        for statement in self.indexes:
-            database.execute(statement)
-
-    def _missing(self, database: sqlite3.Connection) -> list[tuple[str, str, str]]:
-        """Table, column and definition of what has to be added."""
-        return [
-            (table, column, definition)
-            for table, columns in self.added.items()
-            for known in [{row[1] for row in database.execute(f"PRAGMA table_info({table})")}]
-            for column, definition in columns.items()
-            if column not in known
-        ]
-
-
 class Database:
     """The file. It is opened for each use, so any thread may use it."""
 
-    def __init__(self, path: Path, tables: Sequence[Tables], content: str) -> None:
-        """content: what is in it, for messages."""
+    def __init__(self, path: Path, tables: Sequence[str], content: str) -> None:
+        """tables: statements that make what is missing. content: what is in it, for messages."""
         self.path = path
-        self._tables = (Tables((_CLOCK_TABLE,)), *tables)
+        self._tables = (_CLOCK_TABLE, *tables)
         self._content = content
         self._mending = threading.Lock()
         self._opening = threading.Lock()
@@ -151,8 +118,8 @@ class Database:
             with self._opening:  # SQLite does not wait for who else makes it a WAL
                 database.execute("PRAGMA journal_mode=WAL")
                 self._read_through(database)
-                for tables in self._tables:
-                    tables.make(database)
+                for statement in self._tables:
+                    database.execute(statement)
                 database.commit()
         except BaseException:
             database.close()

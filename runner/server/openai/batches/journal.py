@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runner.server.openai.answers import BatchStatus
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import StoredFile, add_row
 
 Ending = Literal["completed", "expired", "cancelled"]
@@ -23,11 +23,12 @@ KEEP_S = 30 * 86400.0
 MAX_ENDED = 10_000  # batches of one owner
 log = logging.getLogger("hearth.batches")
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-_STATEMENTS = (
+# stored_at: by the age that Database.now tells.
+TABLES = (
     """
 CREATE TABLE IF NOT EXISTS batches (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_open INTEGER NOT NULL,
-    batch TEXT NOT NULL
+    batch TEXT NOT NULL, owner TEXT NOT NULL, stored_at REAL NOT NULL
 )
 """,
     """
@@ -36,10 +37,6 @@ CREATE TABLE IF NOT EXISTS results (
     PRIMARY KEY (batch, line)
 ) WITHOUT ROWID
 """,
-)
-# stored_at: by the age that Database.now tells.
-TABLES = Tables(
-    _STATEMENTS, {"batches": {"owner": "TEXT NOT NULL DEFAULT ''", "stored_at": "REAL"}}
 )
 
 
@@ -138,7 +135,7 @@ class BatchJournal:
         query = "SELECT stored_at FROM batches WHERE id = ?"
         with self._database.opened() as database:
             row = database.execute(query, (batch.id,)).fetchone()
-            began = batch.created_at if row is None or row[0] is None else row[0]
+            began = batch.created_at if row is None else row[0]
             return batch.expires_at - batch.created_at + began - self._database.now(database)
 
     def add(self, ident: str, result: LineResult) -> None:
@@ -170,11 +167,6 @@ class BatchJournal:
                 add_row(database, file, now)
             _save(database, batch, now)
             database.execute("DELETE FROM results WHERE batch = ?", (batch.id,))
-            # Those of a daemon that did not note stored_at have the time that they began.
-            database.execute(
-                "UPDATE batches SET stored_at = json_extract(batch, '$.created_at') "
-                "WHERE stored_at IS NULL AND json_valid(batch)"
-            )
             old = "NOT is_open AND stored_at < ?"
             database.execute(f"DELETE FROM batches WHERE {old}", (now - KEEP_S,))
             surplus = (

@@ -16,25 +16,23 @@ from typing import Any, Final
 from runner.errors import Conflict
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 from runner.server.openai.paging import PageQuery
 from runner.server.openai.responses import image_store
 
-TABLES: Final = Tables(
-    (
-        """
+TABLES: Final = (
+    """
 CREATE TABLE IF NOT EXISTS conversations (
     id TEXT PRIMARY KEY, created_at INTEGER NOT NULL, owner TEXT NOT NULL, metadata TEXT NOT NULL,
     size_bytes INTEGER NOT NULL
 )
 """,
-        """
+    """
 CREATE TABLE IF NOT EXISTS conversation_items (
     number INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, id TEXT NOT NULL,
     item TEXT NOT NULL, size_bytes INTEGER NOT NULL, UNIQUE (conversation, id)
 )
 """,
-    )
 )
 MAX_CONVERSATIONS: Final = 10_000  # of one owner
 MAX_ITEMS: Final = 4096  # of one conversation

@@ -18,15 +18,16 @@ from typing import BinaryIO, Literal
 from runner.errors import Conflict, StorageFailed
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 
 Order = Literal["asc", "desc"]
-_STATEMENTS = (
+# kept_at: by the age that Database.now tells, which is what a file's time is counted from.
+TABLES = (
     """
 CREATE TABLE IF NOT EXISTS files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT NOT NULL,
     purpose TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    expires_at INTEGER
+    expires_at INTEGER, owner TEXT NOT NULL, kept_at REAL NOT NULL
 )
 """,
     """
@@ -35,10 +36,8 @@ CREATE TABLE IF NOT EXISTS holds (
 ) WITHOUT ROWID
 """,
 )
-# kept_at: by the age that Database.now tells, which is what a file's time is counted from.
-TABLES = Tables(_STATEMENTS, {"files": {"owner": "TEXT NOT NULL DEFAULT ''", "kept_at": "REAL"}})
 _COLUMNS = "id, filename, purpose, size_bytes, created_at, expires_at, owner"
-_OVER = "expires_at IS NOT NULL AND COALESCE(kept_at, created_at) + expires_at - created_at <= ?1"
+_OVER = "expires_at IS NOT NULL AND kept_at + expires_at - created_at <= ?1"
 _SEEN = "(?2 IS NULL OR owner = ?2)"
 _UNFINISHED = ".part"
 PART = "upload-part"  # the purpose of what is shown to nobody

@@ -11,17 +11,15 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from runner.server.openai.database import Tables
-
-_STATEMENTS = (
+TABLES = (
     "CREATE TABLE IF NOT EXISTS pictures (digest TEXT PRIMARY KEY, url TEXT NOT NULL)",
     """
 CREATE TABLE IF NOT EXISTS picture_holds (
-    response TEXT NOT NULL, picture TEXT NOT NULL, PRIMARY KEY (response, picture)
+    response TEXT NOT NULL, picture TEXT NOT NULL, size_bytes INTEGER NOT NULL,
+    PRIMARY KEY (response, picture)
 ) WITHOUT ROWID
 """,
 )
-TABLES = Tables(_STATEMENTS, {"picture_holds": {"size_bytes": "INTEGER NOT NULL DEFAULT 0"}})
 TYPE = "input_image"
 _REFERENCE = "picture:"
 

@@ -18,7 +18,7 @@ from typing import Any
 from runner.server.openai.answers import ResponseObject
 from runner.server.openai.conversations.conversation_store import TABLES as CONVERSATION_TABLES
 from runner.server.openai.conversations.conversation_store import ConversationStore
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 from runner.server.openai.responses import image_store
 
 log = logging.getLogger("hearth")
@@ -26,23 +26,21 @@ log = logging.getLogger("hearth")
 KEEP_S = 30 * 86400.0
 MAX_RESPONSES = 20_000  # of one owner
 FILE_NAME = "responses.sqlite3"
-_TABLE = """
+_TABLES = (
+    """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT PRIMARY KEY, stored_at REAL NOT NULL, response TEXT NOT NULL, history TEXT NOT NULL,
-    input_from INTEGER NOT NULL
+    input_from INTEGER NOT NULL, owner TEXT NOT NULL, size_bytes INTEGER NOT NULL
 )
-"""
-_EVENTS_TABLE = """
+""",
+    """
 CREATE TABLE IF NOT EXISTS response_events (
     id TEXT PRIMARY KEY, stored_at REAL NOT NULL, events BLOB NOT NULL
 )
-"""
-_ADDED = {"owner": "TEXT NOT NULL DEFAULT ''", "size_bytes": "INTEGER NOT NULL DEFAULT 0"}
-_INDEXES = (
+""",
     "CREATE INDEX IF NOT EXISTS responses_of_owner ON responses (owner, stored_at, id, size_bytes)",
     "CREATE INDEX IF NOT EXISTS responses_by_age ON responses (stored_at)",
 )
-_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": _ADDED}, _INDEXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class ResponseStore:
     def __init__(self, path: Path, max_owner_bytes: int = 1 << 40) -> None:
         """max_owner_bytes: of all responses of one owner, and of all its conversations."""
         self._max_owner_bytes = max_owner_bytes
-        tables = (_TABLES, image_store.TABLES, CONVERSATION_TABLES)
+        tables = (*_TABLES, *image_store.TABLES, *CONVERSATION_TABLES)
         self._database = Database(path, tables, "the file of stored responses")
         self.conversations = ConversationStore(self._database, max_owner_bytes)
 

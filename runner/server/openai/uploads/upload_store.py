@@ -17,7 +17,7 @@ from typing import Final, Literal
 from runner.errors import Conflict, InvalidRequest
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import (
     PART,
     FileStore,
@@ -26,16 +26,14 @@ from runner.server.openai.files.file_store import (
     new_file_id,
 )
 
-TABLES: Final = Tables(
-    (
-        """
+TABLES: Final = (
+    """
 CREATE TABLE IF NOT EXISTS uploads (
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL,
     size_bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, status TEXT NOT NULL, file TEXT,
     stay_s INTEGER, kept_at REAL NOT NULL
 )
 """,
-    )
 )
 STAY_S: Final = 3600  # for an upload to be completed
 MAX_PENDING: Final = 256  # of one owner

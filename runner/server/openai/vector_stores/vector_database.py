@@ -16,21 +16,20 @@ from typing import Any, Final, Literal
 
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
-from runner.server.openai.database import Database, Tables
+from runner.server.openai.database import Database
 from runner.server.openai.paging import PageQuery
 from runner.server.openai.vector_stores.search import Filter, nearest
 
 FILE_NAME: Final = "vector_stores.sqlite3"
-_TABLES: Final = Tables(
-    (
-        """
+_TABLES: Final = (
+    """
 CREATE TABLE IF NOT EXISTS stores (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
     name TEXT NOT NULL, created_at INTEGER NOT NULL, metadata TEXT NOT NULL, model TEXT NOT NULL,
     days INTEGER, active_at INTEGER NOT NULL, active_age REAL NOT NULL
 )
 """,
-        """
+    """
 CREATE TABLE IF NOT EXISTS store_files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, store TEXT NOT NULL, id TEXT NOT NULL,
     filename TEXT NOT NULL, created_at INTEGER NOT NULL, status TEXT NOT NULL, error TEXT,
@@ -38,18 +37,17 @@ CREATE TABLE IF NOT EXISTS store_files (
     size_bytes INTEGER NOT NULL, batch TEXT, UNIQUE (store, id)
 )
 """,
-        """
+    """
 CREATE TABLE IF NOT EXISTS chunks (
     number INTEGER PRIMARY KEY, file INTEGER NOT NULL, text TEXT NOT NULL, vector BLOB NOT NULL
 )
 """,
-        "CREATE INDEX IF NOT EXISTS chunks_of_file ON chunks (file)",
-        """
+    "CREATE INDEX IF NOT EXISTS chunks_of_file ON chunks (file)",
+    """
 CREATE TABLE IF NOT EXISTS file_batches (
     id TEXT PRIMARY KEY, store TEXT NOT NULL, created_at INTEGER NOT NULL
 )
 """,
-    )
 )
 MAX_STORES: Final = 1000  # of one owner
 MAX_FILES: Final = 10_000  # of one store
@@ -121,7 +119,7 @@ class VectorDatabase:
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         """max_bytes: of all of one owner's chunks together."""
-        self._database = Database(path, (_TABLES,), "the file of vector stores")
+        self._database = Database(path, _TABLES, "the file of vector stores")
         self._max_bytes = max_bytes
 
     def create(

@@ -111,7 +111,7 @@ def test_items_of_responses_keep_their_order_in_messages_and_in_outputs() -> Non
 
 
 async def test_a_stored_file_becomes_a_part_that_needs_it_no_more(tmp_path: Path) -> None:
-    store = FileStore(tmp_path / "files", Database(tmp_path / "db", (TABLES,), "files"))
+    store = FileStore(tmp_path / "files", Database(tmp_path / "db", TABLES, "files"))
     incoming = store.writing("file-a")
     incoming.write(PNG)
     store.keep(StoredFile("file-a", "a.png", "vision", len(PNG), 0), incoming, 1 << 20)

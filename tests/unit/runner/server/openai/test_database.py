@@ -15,10 +15,10 @@ import pytest
 
 from runner.errors import StorageFailed
 from runner.server.openai import database as module
-from runner.server.openai.database import MAX_GAP_S, Database, Tables
+from runner.server.openai.database import MAX_GAP_S, Database
 
 DAY_S = 86400.0
-TABLES = (Tables(("CREATE TABLE IF NOT EXISTS things (thing TEXT)",)),)
+TABLES = ("CREATE TABLE IF NOT EXISTS things (thing TEXT)",)
 
 
 class Clock:
@@ -162,29 +162,15 @@ def test_a_wrong_schema_is_damage(tmp_path: Path) -> None:
     assert things(database) == []
 
 
-def test_a_column_that_came_later_is_added(tmp_path: Path) -> None:
-    put(database_in(tmp_path), "old")
-    tables = Tables(TABLES[0].statements, {"things": {"owner": "TEXT NOT NULL DEFAULT ''"}})
-    for _ in range(2):
-        with Database(tmp_path / "things.sqlite3", (tables,), "things").opened() as opened:
-            assert opened.execute("SELECT thing, owner FROM things").fetchall() == [("old", "")]
-
-
-def test_threads_that_open_a_new_file_at_once_add_its_columns_once(tmp_path: Path) -> None:
-    tables = Tables(TABLES[0].statements, {"things": {f"c{i}": "TEXT" for i in range(8)}})
+def test_threads_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     for number in range(5):
-        database = Database(tmp_path / f"{number}.sqlite3", (tables,), "things")
+        database = Database(tmp_path / f"{number}.sqlite3", TABLES, "things")
         together = threading.Barrier(8)
 
         def use(database: Database = database, together: threading.Barrier = together) -> None:
             together.wait(60)
-            put_all(database)
+            put(database)
 
         with ThreadPoolExecutor(8) as threads:
             for done in [threads.submit(use) for _ in range(8)]:
                 done.result()
-
-
-def put_all(database: Database) -> None:
-    with database.opened() as opened:
-        opened.execute("INSERT INTO things (thing, c7) VALUES ('x', 'y')")

@@ -52,7 +52,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clear.set()
-        database = Database(self.folder / "index.sqlite3", (FILES, TABLES), "the index")
+        database = Database(self.folder / "index.sqlite3", (*FILES, *TABLES), "the index")
         self.files, self.journal = FileStore(self.folder, database), BatchJournal(database)
 
     def daemon(self) -> BatchExecutor:

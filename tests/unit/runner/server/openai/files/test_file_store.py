@@ -23,7 +23,7 @@ from runner.server.openai.files.file_store import (
 
 
 def store_in(folder: Path) -> FileStore:
-    return FileStore(folder, Database(folder / "index.sqlite3", (TABLES,), "the index"))
+    return FileStore(folder, Database(folder / "index.sqlite3", TABLES, "the index"))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_file_goes_when_its_time_is_over(store: FileStore) -> None:
 
 
 def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
-    database = Database(tmp_path / "index.sqlite3", (TABLES,), "the index")
+    database = Database(tmp_path / "index.sqlite3", TABLES, "the index")
     store = FileStore(tmp_path, database)
     file = put(store, stay_s=-1)
     with database.opened() as opened:

@@ -68,19 +68,6 @@ def test_an_owner_keeps_so_many_responses_and_the_newest_whatever_its_size(
     assert left(file, "a", 6) == [5]
 
 
-def test_a_file_of_an_earlier_daemon_is_bounded_too(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / FILE_NAME) as database:
-        database.execute(
-            "CREATE TABLE responses (id TEXT PRIMARY KEY, stored_at REAL NOT NULL,"
-            " response TEXT NOT NULL, history TEXT NOT NULL, input_from INTEGER NOT NULL)"
-        )
-    database.close()
-    file = ResponseStore(tmp_path / FILE_NAME, MAX_BYTES)
-    for number in range(12):
-        file.save(stored(f"{number}", ""))
-    assert left(file, "", 12) == list(range(3, 12))
-
-
 def test_to_save_one_more_takes_as_much_memory_however_many_there_are(tmp_path: Path) -> None:
     try:
         peak = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_highwater
@@ -100,8 +87,8 @@ def test_to_save_one_more_takes_as_much_memory_however_many_there_are(tmp_path: 
     row = (time.time(), SAID)
     with file._database.opened() as database:
         database.executemany(
-            "INSERT INTO responses (id, stored_at, response, history, input_from, size_bytes) "
-            "VALUES (?, ?, '{}', ?, 0, 1000)",
+            "INSERT INTO responses (id, stored_at, response, history, input_from, owner, "
+            "size_bytes) VALUES (?, ?, '{}', ?, 0, '', 1000)",
             [(f"resp_{number:032x}", *row) for number in range(10_000)],
         )
     assert peak_bytes("many") < few_bytes + 256 * 1024
