@@ -19,7 +19,7 @@ from runner.server.openai.files.handlers import (
     lifetime_s,
     unknown_file,
 )
-from runner.server.openai.paging import list_page, page_limit
+from runner.server.openai.paging import PageQuery, list_page, page_limit
 from runner.server.query import query_params
 from runner.server.routes import route
 
@@ -65,10 +65,9 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
 async def list_batches(http: HttpRequest) -> BatchList:
     """List the batches, newest first; limit and after select a page."""
     query = query_params(http.scope["query_string"])
-    limit = page_limit(query, _USUAL_PAGE, MAX_PAGE)
+    page = PageQuery(page_limit(query, _USUAL_PAGE, MAX_PAGE), after=query.get("after"))
     journal = _batches(http).journal
-    owner = current_caller().sees
-    found, more = await asyncio.to_thread(journal.page, query.get("after"), limit, owner)
+    found, more = await asyncio.to_thread(journal.page, page, current_caller().sees)
     data = [batch_object(batch) for batch in found]
     return {**list_page(data, more), "data": data}
 

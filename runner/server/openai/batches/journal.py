@@ -17,6 +17,7 @@ from typing import Any, Literal
 from runner.server.openai.answers import BatchStatus
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import StoredFile, add_row
+from runner.server.openai.paging import PageQuery
 
 Ending = Literal["completed", "expired", "cancelled"]
 KEEP_S = 30 * 86400.0
@@ -105,22 +106,14 @@ class BatchJournal:
             found = _batches(database.execute(query, (ident, owner)))
             return _counted(database, found[0]) if found else None
 
-    def page(
-        self, after: str | None, limit: int, owner: str | None = None
-    ) -> tuple[list[Batch], bool]:
-        """So many batches older than that one, the newest first, and whether there are more."""
+    def page(self, query: PageQuery, owner: str | None = None) -> tuple[list[Batch], bool]:
+        """Some batches, and whether there are more."""
         if not self._database.exists:
             return [], False
-        seen = "(?3 IS NULL OR owner = ?3)"
-        query = (
-            f"SELECT batch FROM batches WHERE {seen} AND (?1 IS NULL OR number < (SELECT number "
-            f"FROM batches WHERE id = ?1 AND {seen})) ORDER BY number DESC LIMIT ?2"
-        )
+        where, values = ("1", ()) if owner is None else ("owner = ?", (owner,))
         with self._database.opened() as database:
-            rows = database.execute(query, (after, limit + 1, owner)).fetchall()
-            return [_counted(database, batch) for batch in _batches(rows[:limit])], len(
-                rows
-            ) > limit
+            rows, more = query.rows(database, "batches", "batch", where, values)
+            return [_counted(database, batch) for batch in _batches(rows)], more
 
     def open_batches(self) -> list[Batch]:
         """All that have something to do, the oldest first."""

@@ -13,14 +13,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from runner.errors import Conflict, StorageFailed
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
 from runner.server.openai.database import Database
+from runner.server.openai.paging import PageQuery
 
-Order = Literal["asc", "desc"]
 # kept_at: by the age that Database.now tells, which is what a file's time is counted from.
 TABLES = (
     """
@@ -57,17 +57,6 @@ class StoredFile:
     created_at: int
     expires_at: int | None = None
     owner: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FileQuery:
-    """Which page of the files: so many after that one. owner: whose; None: everybody's."""
-
-    purpose: str | None = None
-    after: str | None = None
-    limit: int = 10_000
-    order: Order = "desc"
-    owner: str | None = None
 
 
 def new_file_id() -> str:
@@ -135,20 +124,21 @@ class FileStore:
             row = database.execute(query, values).fetchone()
         return None if row is None else StoredFile(*row)
 
-    def page(self, query: FileQuery) -> tuple[list[StoredFile], bool]:
+    def page(
+        self, query: PageQuery, purpose: str | None = None, owner: str | None = None
+    ) -> tuple[list[StoredFile], bool]:
         """The requested files, and whether there are more. Raises StorageFailed."""
         if not self._database.exists:
             return [], False
         self.expire()
-        down = query.order == "desc"
-        sign, order = ("<", "DESC") if down else (">", "ASC")
+        sign, order = ("<", "DESC") if query.newest_first else (">", "ASC")
         statement = (
             f"SELECT {_COLUMNS} FROM files "
             f"WHERE {_SEEN} AND {_WHOLE} AND (?1 IS NULL OR purpose = ?1) AND "
             f"(?3 IS NULL OR number {sign} (SELECT number FROM files WHERE id = ?3 AND {_SEEN})) "
             f"ORDER BY number {order} LIMIT ?4"
         )
-        values = (query.purpose, query.owner, query.after, query.limit + 1)
+        values = (purpose, owner, query.after, query.limit + 1)
         with self._database.opened() as database:
             rows = database.execute(statement, values).fetchall()
         return [StoredFile(*row) for row in rows[: query.limit]], len(rows) > query.limit

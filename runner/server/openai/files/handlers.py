@@ -13,7 +13,6 @@ from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.openai.answers import DeletedFile, FileList, FileObject
 from runner.server.openai.files.file_store import (
-    FileQuery,
     FileStore,
     FileWriter,
     StoredFile,
@@ -21,7 +20,7 @@ from runner.server.openai.files.file_store import (
     new_file_id,
 )
 from runner.server.openai.files.form import FormReader
-from runner.server.openai.paging import list_page, page_limit
+from runner.server.openai.paging import list_page, page_query
 from runner.server.query import query_params
 from runner.server.routes import route
 
@@ -57,19 +56,9 @@ async def upload_file(http: HttpRequest) -> FileObject:
 async def list_files(http: HttpRequest) -> FileList:
     """List the stored files, newest first unless order=asc; purpose, limit and after select a
     page."""
-    query = query_params(http.scope["query_string"])
-    order = query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
-    limit = page_limit(query, MAX_PAGE, MAX_PAGE)
-    selection = FileQuery(
-        purpose=query.get("purpose"),
-        after=query.get("after"),
-        limit=limit,
-        order=order,  # type: ignore[arg-type]
-        owner=current_caller().sees,
-    )
-    files, more = await asyncio.to_thread(file_store_of(http).page, selection)
+    text, owner = http.scope["query_string"], current_caller().sees
+    query, purpose = page_query(text, MAX_PAGE, MAX_PAGE), query_params(text).get("purpose")
+    files, more = await asyncio.to_thread(file_store_of(http).page, query, purpose, owner)
     data = [file_object(file) for file in files]
     return {**list_page(data, more), "data": data}
 

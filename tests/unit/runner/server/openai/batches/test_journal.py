@@ -19,6 +19,7 @@ from runner.server.openai.batches.results import LineResponse, finish, result_of
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import TABLES as FILES
 from runner.server.openai.files.file_store import FileStore, StoredFile
+from runner.server.openai.paging import PageQuery
 
 URL = "/v1/completions"
 
@@ -131,9 +132,9 @@ def test_every_line_is_in_one_file_once(
 def test_batches_are_listed_the_newest_first(place: Place) -> None:
     for number in (2, 3):
         place.journal.save(replace(place.batch, id=f"batch_{number}"))
-    found, more = place.journal.page(None, 2)
+    found, more = place.journal.page(PageQuery(2))
     assert ([batch.id for batch in found], more) == (["batch_3", "batch_2"], True)
-    found, more = place.journal.page("batch_2", 2)
+    found, more = place.journal.page(PageQuery(2, after="batch_2"))
     assert ([batch.id for batch in found], more) == (["batch_1"], False)
 
 
@@ -143,7 +144,7 @@ def test_ended_batches_go_after_a_while(place: Place) -> None:
     with place.database.opened() as database:
         database.execute("UPDATE batches SET stored_at = 6 WHERE id = 'batch_old'")
     place.end("cancelled")
-    found, _ = place.journal.page(None, 9)
+    found, _ = place.journal.page(PageQuery(9))
     assert [batch.id for batch in found] == ["batch_new", "batch_1"]
 
 
@@ -153,7 +154,7 @@ def test_a_batch_whose_row_is_damaged_is_left_out(place: Place) -> None:
         with place.database.opened() as database:
             database.execute("UPDATE batches SET batch = ? WHERE id = ?", (text, ident))
     assert place.journal.find("batch_2") is None
-    assert [batch.id for batch in place.journal.page(None, 9)[0]] == ["batch_1"]
+    assert [batch.id for batch in place.journal.page(PageQuery(9))[0]] == ["batch_1"]
     assert place.journal.open_batches() == [place.batch]
     place.end("cancelled")
 
@@ -167,5 +168,5 @@ def test_the_oldest_ended_batches_of_an_owner_go(
         for number in range(4):
             ended = replace(place.batch, id=f"{owner}{number}", owner=owner, status="completed")
             place.journal.finish(ended, [])
-    ids = [batch.id for batch in place.journal.page(None, 100)[0]]
+    ids = [batch.id for batch in place.journal.page(PageQuery(100))[0]]
     assert ids == ["b3", "b2", "a3", "a2", "batch_1"]

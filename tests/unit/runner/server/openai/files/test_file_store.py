@@ -15,11 +15,11 @@ from runner.server.errors import HttpError
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import (
     TABLES,
-    FileQuery,
     FileStore,
     StoredFile,
     new_file_id,
 )
+from runner.server.openai.paging import PageQuery
 
 
 def store_in(folder: Path) -> FileStore:
@@ -53,7 +53,7 @@ def test_a_kept_file_is_found_with_its_bytes(store: FileStore) -> None:
 
 def test_an_empty_shelf_makes_no_files(tmp_path: Path) -> None:
     store = store_in(tmp_path / "files")
-    assert (store.find("file-x"), store.page(FileQuery()), store.delete("x")) == (
+    assert (store.find("file-x"), store.page(PageQuery(9)), store.delete("x")) == (
         None,
         ([], False),
         False,
@@ -74,7 +74,7 @@ def test_what_would_be_too_much_leaves_nothing(store: FileStore, tmp_path: Path)
 def test_a_file_goes_when_its_time_is_over(store: FileStore) -> None:
     stays, over = put(store, stay_s=3600), put(store, stay_s=-1)
     assert store.find(over.id) is None
-    assert store.page(FileQuery()) == ([stays], False)
+    assert store.page(PageQuery(9)) == ([stays], False)
     assert not store.path_of(over.id).exists()
 
 
@@ -124,7 +124,7 @@ def test_pages_put_together_are_all_files_in_order(
     more = True
     while more:
         after = found[-1].id if found else None
-        files, more = store.page(FileQuery(wanted, after, limit, "desc" if down else "asc"))
+        files, more = store.page(PageQuery(limit, down, after), wanted)
         assert len(files) == limit or not more
         found += files
     assert found == (expected[::-1] if down else expected)
