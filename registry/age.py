@@ -13,8 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from registry.atomic import TempFile, make_directory, read_regular
-from registry.descriptors import replace
+from registry.atomic import read_regular, write_unsynced
 from registry.errors import BlobDamaged
 
 MAX_GAP_S = 7 * 86400.0
@@ -73,13 +72,7 @@ class FileAges:
         since_s = None if self._since_s == -math.inf else self._since_s
         content = json.dumps({"since_s": since_s, "seen_s": steady_now()}).encode()
         with contextlib.suppress(OSError):
-            make_directory(self._path.parent)
-            file = TempFile(self._path.parent, ".")
-            try:
-                file.write(content)
-                replace(file.path, self._path)
-            finally:
-                file.discard()
+            write_unsynced(self._path, content)
 
     def age_s(self, modified_s: float) -> float:
         """Seconds since a file with this time was written, or less."""

@@ -200,6 +200,18 @@ def write_private(path: Path, content: bytes) -> None:
     write_file(path.parent, path, content)
 
 
+def write_unsynced(path: Path, content: bytes) -> None:
+    """As write_private, without waiting for the disk: a power loss may leave a part of it. Raises
+    OSError."""
+    make_directory(path.parent)
+    file = TempFile(path.parent, ".")
+    try:
+        file.write(content)
+        file.publish(path, durable=False)
+    finally:
+        file.discard()
+
+
 def write_file(temporary: Path, target: Path, content: bytes) -> None:
     """Write content to target, whole or not at all. temporary: a folder of the same file
     system. Raises OSError."""

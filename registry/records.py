@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import TempFile, make_directory, read_regular
-from registry.descriptors import replace
+from registry.atomic import read_regular, write_unsynced
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.manifest import MAX_MANIFEST_BYTES
@@ -127,13 +126,7 @@ class Records:
     def _write(self, path: Path, content: bytes) -> None:
         """Replace a record. Two writers at once leave one of their records."""
         with contextlib.suppress(OSError):
-            make_directory(path.parent)
-            file = TempFile(path.parent, ".")
-            try:
-                file.write(content)
-                replace(file.path, path)
-            finally:
-                file.discard()
+            write_unsynced(path, content)
 
 
 def _origin_bytes(size_bytes: int, origin: BlobOrigin) -> bytes:
