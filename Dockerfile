@@ -1,4 +1,4 @@
-# hearth in a container, docs/containers.md says how to run it: docker build -t hearth .
+# hearth in a container; docs/containers.md says how to run it: docker build -t hearth .
 #
 # Both bases are Debian, or derived from it, with the same Python of 3.11 or newer. For an NVIDIA GPU
 # (nobody has built or run this yet):
@@ -16,9 +16,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-# For every processor of this kind: llama.cpp and hearth's kernels in several variants, of which the
-# one that fits is loaded. Wheels in dist/ are taken instead of compiling. The cache has llama.cpp's
-# wheel, so that only its version compiles it again.
+# For every processor of this architecture: llama.cpp and hearth's kernels in several variants, of
+# which the best is loaded. Wheels in dist/ are used instead of compiling. The cache has llama.cpp's
+# wheel, so that only a new version is compiled again.
 ARG CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON"
 RUN --mount=type=cache,target=/var/cache/hearth \
     if ls dist/llama_cpp_python-*.whl dist/hearth-*.whl; then export HEARTH_WHEEL_INDEX=/src/dist; fi \
@@ -33,7 +33,7 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="hearth" \
       org.opencontainers.image.description="A local model runner with an OpenAI-compatible API" \
       org.opencontainers.image.licenses="MIT"
-# The number of the user is fixed, because the files of the volume belong to it.
+# The user id is fixed, because the files of the volume belong to it.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates libgomp1 libstdc++6 python3 \
@@ -43,8 +43,8 @@ RUN apt-get update \
     && install -d -o hearth -g hearth -m 0700 /data \
     && ln -s /opt/hearth/bin/hearth /usr/local/bin/hearth
 COPY --from=build /opt/hearth /opt/hearth
-# Beyond the container's own loopback, else no published port would reach it: the daemon refuses to
-# start there until it has a key.
+# Not only on the container's own loopback, which no published port would reach: the daemon refuses
+# to start there until it has a key.
 ENV HEARTH_HOST=0.0.0.0:4327 \
     HEARTH_HOME=/data \
     HEARTH_NO_AUTOSTART=1
