@@ -1,4 +1,4 @@
-"""Where the daemon of these settings is reached, and what it has written down for its user.
+"""The address of the daemon for these settings, and the files that it has written for its user.
 
 Connects to nothing.
 """

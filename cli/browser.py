@@ -1,4 +1,4 @@
-"""Shows a page in a window of its own where a Chromium is installed, else in the default browser.
+"""Shows a page in its own window if a Chromium is installed, otherwise in the default browser.
 
 Knows no daemon.
 """

@@ -1,4 +1,4 @@
-"""What a chat says of a model before the first message with it."""
+"""What a chat prints about a model before the first message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Says what a user should know of an answer that has ended: what cut it, what it did not see."""
+"""Tells the user what to know about a finished answer: what cut it off, and what was left out of
+its prompt."""
 
 from __future__ import annotations
 

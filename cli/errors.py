@@ -1,4 +1,4 @@
-"""What a verb raises to end with a message, and which exit code each kind of error has."""
+"""The exception with which a verb ends with a message, and the exit code for each kind of error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a transfer as a person follows them: each large one by itself, small ones together.
+"""The files of a transfer as shown to the user: each large one separately, small ones together.
 
 Owns what is counted together. Shows nothing.
 """

@@ -1,6 +1,6 @@
 """A model file or folder of this machine as a model of the daemon: `hearth run ./model.gguf`.
 
-Owns its name and whether it has to be made. Files reach the daemon as those of a Modelfile do.
+Owns its name and whether it has to be created. Files reach the daemon like those of a Modelfile.
 """
 
 from __future__ import annotations

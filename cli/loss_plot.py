@@ -1,4 +1,4 @@
-"""How a loss fell, as a plot: lines of text for a terminal, or an SVG file.
+"""A plot of the loss: lines of text for a terminal, or an SVG file.
 
 Knows numbers only: pairs of a step and a loss.
 """

@@ -1,4 +1,5 @@
-"""The daemon as a process of this machine: whether it is this user's, and what memory it uses."""
+"""The daemon as a process of this machine: whether it is this user's, and how much memory it
+uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows a pull or a push: bars on a terminal, a line a second elsewhere, JSON, or nothing.
+"""Shows a pull or a push: bars on a terminal, otherwise a line per second, JSON, or nothing.
 
 Knows the lines of the daemon, not where models come from.
 """

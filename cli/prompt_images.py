@@ -1,4 +1,4 @@
-"""Pictures that a prompt names: paths of image files in what the user typed.
+"""Images named in a prompt: paths of image files in what the user typed.
 
 Owns which words are paths of pictures. What the files hold is the daemon's business.
 """

@@ -1,4 +1,4 @@
-"""`python -m cli.restart PID`: a daemon of a former version makes way for one of this version.
+"""`python -m cli.restart PID`: replaces a daemon of an earlier version with one of this version.
 
 install.sh runs it after an upgrade. The answers in progress are completed first.
 """

@@ -1,7 +1,7 @@
-"""Whose program holds the port that a command is about to send its key and its text to.
+"""Which user's program holds the port to which a command is about to send its key and its text.
 
-Anybody on this machine can listen at hearth's port while no daemon runs. Asked of each connection
-within this machine before anything is sent. Knows nothing of what is sent.
+Anybody on this machine can listen at hearth's port while no daemon runs. This is checked for each
+connection within this machine before anything is sent. Knows nothing of what is sent.
 """
 
 from __future__ import annotations

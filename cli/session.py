@@ -1,4 +1,4 @@
-"""The state of a conversation: the model, the settings, what was said. Draws nothing."""
+"""The state of a conversation: the model, the settings, the messages. Draws nothing."""
 
 from __future__ import annotations
 

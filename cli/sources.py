@@ -1,8 +1,8 @@
 """Which files FROM, ADAPTER and DRAFT name: a GGUF, the parts of one, a folder of safetensors, or
 a speech model: a folder of CTranslate2, or a voice of Piper.
 
-Owns the refusals that spare the reading of gigabytes: missing parts, pickles, links that leave
-the folder. What the files hold is checked where the model is built.
+Owns the refusals that save reading gigabytes: missing parts, pickles, links that leave the folder.
+The content of the files is checked where the model is built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which model hears or speaks, where the command does not say."""
+"""Chooses the speech model if the command does not name one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Building a bundle in a store: layers, config and manifest from a description.
 
-Owns the order of the work and what a failure leaves: nothing. Knows nothing of HTTP and of
-paths; the weights are in the store before.
+Owns the order of the work; a failure leaves nothing behind. Knows nothing of HTTP and of paths; the
+weights are already in the store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a bundle shall be made of: the typed form of a Modelfile or of a create request."""
+"""What a bundle is to be built from: the typed form of a Modelfile or of a create request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How old things are, whatever is done to the machine's date meanwhile.
+"""Ages of files that do not depend on changes of the machine's date.
 
-What goes by its age must not go because somebody set the date, and a clock without a battery
-jumps by years.
+Files that are removed by age must not be removed because the date was changed; a clock without a
+battery jumps by years.
 """
 
 from __future__ import annotations

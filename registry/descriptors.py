@@ -1,8 +1,8 @@
-"""Calls on files that Windows has not, or has under other names: the one place where the store
-meets the platform. Each side has the same functions, whose meaning is said for POSIX.
+"""File system calls that Windows lacks or has under other names: the only place where the store
+depends on the platform. Each side has the same functions; the POSIX side documents them.
 
-The side for Windows has not run there. Its users can make no links without a privilege, and what
-lies in their own folders is closed to others by the folders' access lists.
+The Windows side has never run. Users there cannot create links without a privilege, and their
+folders' access lists keep other users out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Garbage collection of a store: mark what models and running work need, sweep the rest.
 
-Owns what may go. Knows nothing of processes: who uses a blob beyond the models says so in in_use.
+Owns what may be removed. Knows nothing of processes: other users of a blob report it in in_use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that become blobs where they lie, without another copy: reading them once.
+"""Files that become blobs in place, without another copy: reading them once.
 
 A command of the store's own user puts a link, a clone or a copy of a file under tmp/incoming-<32
 hex digits> and tells the daemon that name. The name is a secret that only somebody who can write

@@ -14,8 +14,8 @@ if sys.platform == "win32":
         return 0
 
     def permissions(status: os.stat_result) -> int:
-        """Those of the owner: what others may do is in access lists, which are not read. Folders
-        of a user's profile are closed to other users."""
+        """Those of the owner: the permissions of others are in access lists, which are not read.
+        Folders of a user's profile are closed to other users."""
         return status.st_mode & 0o700
 
     def close_folder(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a store takes on the disk, model by model.
+"""The disk usage of a store, model by model.
 
 Owns the arithmetic of shared blobs. Changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Facts about this machine and its software, without which a figure means nothing."""
+"""Facts about this machine and its software, needed to interpret a figure."""
 
 from __future__ import annotations
 

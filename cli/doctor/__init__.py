@@ -1,5 +1,5 @@
-"""Finding out what is wrong: a module for each area, whose checks give findings.
+"""Diagnostics: a module for each area, whose checks return findings.
 
-They change nothing and start no daemon. What needs native code, the store's format or the kernels
-is asked of a child process, which may crash.
+They change nothing and start no daemon. Checks that need native code, the store's format or the
+kernels run in a child process, which may crash.
 """

@@ -1,4 +1,4 @@
-"""Modules of hearth that are asked in a process of their own, which may crash or hang."""
+"""Runs modules of hearth in a separate process, which may crash or hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon: whether it answers, who holds its port otherwise, who can reach it, its service."""
+"""The daemon: whether it answers, what else holds its port, who can reach it, its service."""
 
 from __future__ import annotations
 

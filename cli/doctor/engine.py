@@ -1,4 +1,4 @@
-"""What computes: llama.cpp, hearth's kernels in it, PyTorch. Asked of child processes."""
+"""The engines: llama.cpp, hearth's kernels in it, PyTorch. Checked in child processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks, beside each other and each within a time. Whatever one raises is a finding too."""
+"""Runs all checks in parallel, each with a time limit. An exception in one is a finding too."""
 
 from __future__ import annotations
 

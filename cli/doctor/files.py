@@ -1,4 +1,5 @@
-"""Files of this user beside the models: whether they are whole, whose they are, who holds them."""
+"""The user's files other than models: whether they are intact, who owns them, which process holds
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""hearth among the applications of a Linux desktop, and in its tray from the login on (Desktop
-Entry, Icon Theme and Desktop Application Autostart Specifications).
+"""Adds hearth to the applications of a Linux desktop, and to its tray at login (Desktop Entry, Icon
+Theme and Desktop Application Autostart Specifications).
 
 Knows the files, not what opens the page.
 """

@@ -1,4 +1,4 @@
-"""A task of Windows' Task Scheduler (Task Scheduler 2.0 schema). Nothing of it has run there.
+"""A task of Windows' Task Scheduler (Task Scheduler 2.0 schema). It has never run on Windows.
 
 A task has no variables of its own and says nothing of its process, so it starts
 cli.service.launched with a file of what to run, and the process that has this file is the service.

@@ -1,4 +1,4 @@
-"""What the decoders of Llama's line have in common: norm, attention, norm, gated feed-forward.
+"""What Llama-like decoders have in common: norm, attention, norm, gated feed-forward.
 
 Each architecture's own file says how it differs. Names are those of Hugging Face checkpoints.
 """

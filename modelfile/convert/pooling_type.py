@@ -1,6 +1,6 @@
-"""How an embedder makes one vector of many: modules.json of sentence-transformers.
+"""How an embedder combines vectors into one: modules.json of sentence-transformers.
 
-What of its modules cannot be had is refused: without it the vectors would be others.
+Modules that are not supported are refused, because the vectors would differ without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rotary position embeddings in config.json: base, and how they are stretched to a long context.
+"""Rotary position embeddings in config.json: base, and how they are scaled to a long context.
 
 Both spellings are read: rope_theta beside rope_scaling, and rope_parameters of newer checkpoints.
 """

@@ -1,1 +1,1 @@
-"""Speech models: what their files must be, and the one GGUF file that they become."""
+"""Speech models: the checks of their files, and the one GGUF file that contains them."""

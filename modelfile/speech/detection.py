@@ -1,4 +1,4 @@
-"""What tells the files of a speech model from others."""
+"""How to recognize the files of a speech model."""
 
 from __future__ import annotations
 

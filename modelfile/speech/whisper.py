@@ -1,7 +1,7 @@
-"""Whisper as CTranslate2 keeps it: a folder whose files are checked before native code reads them.
+"""Whisper in CTranslate2's format: a folder whose files are checked before native code reads them.
 
-The files are told by their names; what reads them comes from outside. See faster-whisper's
-WhisperModel for what it takes from each.
+Files are recognized by their names; the callers read them. See faster-whisper's WhisperModel for
+what it uses of each.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Chat templates: from messages to the text that a model was trained on. One module a dialect."""
+"""Chat templates: from messages to the prompt format that a model was trained on. One module per
+dialect."""

@@ -1,5 +1,5 @@
-"""Jinja's filters with their appetite held: those that can grow text or lists ask the budget
-first, and the result of every one is counted."""
+"""Jinja's filters within the budget: those that can grow text or lists ask the budget first, and
+the result of every one is counted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One rendering of a template before it becomes part of a model: templates without an end and
-bombs are refused where they come from, and not at the first question.
+"""One rendering of a template before it becomes part of a model: templates that do not terminate
+and bombs are refused when the model is created, not with the first request.
 
 A template that refuses a conversation of one short message for other reasons may take others.
 """

@@ -1,1 +1,1 @@
-"""Who we are to a registry: credentials, token requests and Ollama's signatures."""
+"""Authentication at registries: credentials, token requests and Ollama's signatures."""

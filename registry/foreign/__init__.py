@@ -1,1 +1,1 @@
-"""Models that other programs keep on this machine, and their way into the store without a copy."""
+"""Imports models of other programs on this machine into the store without copying."""

@@ -1,9 +1,8 @@
-"""Takes a file of another program into the store: by a reflink, else by a second name, else, where
-that is allowed, by a copy. The content is hashed before it becomes a blob.
+"""Takes a file of another program into the store: by a reflink, otherwise by a hard link,
+otherwise, if allowed, by a copy. The content is hashed before it becomes a blob.
 
-A reflink shares the space and nothing else. A second name is the same file: who changes it later
-changes the blob, which `hearth fsck` finds. So only a file that nobody but this user can change
-gets one.
+A reflink shares only the disk space. A hard link is the same file: changing it later changes the
+blob, which `hearth fsck` detects. So only files that no other user can change are linked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is found in other programs' folders: models, their files, and why one cannot be taken.
+"""Models found in other programs' folders, their files, and why one cannot be imported.
 
 Owns the shared types and the reading of folders that may hold anything. Changes nothing.
 """

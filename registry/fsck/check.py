@@ -1,6 +1,6 @@
 """The check of a whole store.
 
-Owns the order and what is judged again at the end, for models come and go meanwhile. Changes
+Owns the order, and what is checked again at the end because models come and go meanwhile. Changes
 nothing but hearth's own copies of manifests.
 """
 

@@ -1,4 +1,4 @@
-"""What a check says: findings, and what it has seen in all."""
+"""The result of a check: findings, and totals of what was checked."""
 
 from __future__ import annotations
 

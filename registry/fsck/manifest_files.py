@@ -1,4 +1,4 @@
-"""Checks the folder of manifests: torn ones, silently changed ones, and what is none."""
+"""Checks the folder of manifests: torn ones, silently changed ones, and other files."""
 
 from __future__ import annotations
 

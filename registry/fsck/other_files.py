@@ -1,4 +1,4 @@
-"""Checks what lies around the content: modes, files of others, what transfers have left."""
+"""Checks everything besides the content: modes, foreign files, leftovers of transfers."""
 
 from __future__ import annotations
 

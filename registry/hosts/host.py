@@ -1,4 +1,4 @@
-"""What every kind of host gives: a model's manifest or files, and byte ranges of its content.
+"""What every kind of host provides: a model's manifest or files, and byte ranges of its content.
 
 Owns the shared types. Knows neither HTTP nor the store.
 """

@@ -1,14 +1,14 @@
 """Hugging Face: the GGUF files of a repository, or its safetensors.
 
-Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's
-settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It asks nothing itself, for it reads
-answers of any length and takes what is in them for right. The content itself comes like any other,
-in ranges. That is so for files in xet storage too: for whoever does not speak xet the Hub keeps a
-bridge (hub-docs, xet/legacy-git-lfs), and the address that a file's own one redirects to has its
-bytes, in ranges, and is asked for anew with each. The library's own way, hf_xet, is not taken:
-huggingface-hub 2.4 has it write a whole file to a new name each time and removes what has arrived
-when it fails, so that there is nothing to go on from; it knows no bandwidth limit, and its content
-would be hashed in a second pass. So HF_HUB_DISABLE_XET changes nothing here.
+Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's settings:
+HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It sends no requests itself, because it reads
+answers of any length and trusts their content. The content is fetched like any other, in ranges.
+This also holds for files in xet storage: for clients without xet the Hub has a bridge (hub-docs,
+xet/legacy-git-lfs), and the address that a file's own one redirects to serves its bytes in ranges;
+it is requested again for each. The library's hf_xet is not used: huggingface-hub 2.4 has it write a
+whole file to a new name each time and removes what has arrived when it fails, so nothing can be
+resumed; it has no bandwidth limit, and its content would be hashed in a second pass. So
+HF_HUB_DISABLE_XET has no effect here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 and of the CNCF's ModelPack, which was called CNAI before.
 
 Owns which layers make a model. Sources: github.com/docker/model-runner (distribution/types) and
-github.com/modelpack/model-spec (docs/spec.md). Asks nobody.
+github.com/modelpack/model-spec (docs/spec.md). Sends no requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A place where a model is, as a user writes it, and what a kind of such places says of itself.
+"""The place of a model as a user writes it, and the description of each kind of place.
 
 Owns the shared types, and what names in the store are made of. Imports no HTTP client.
 """

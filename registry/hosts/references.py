@@ -5,8 +5,7 @@
     https://host/path/file.gguf, https://host/user/repo/resolve/revision/file.gguf
     /path/to/file.gguf, /path/to/folder, file:///path/to/file.gguf
 
-Owns the question which kind of host is meant: the folder registry/hosts/kinds is the table. Asks
-nobody.
+Owns which kind of host is meant: the folder registry/hosts/kinds is the table. Sends no requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files behind URLs: one as a source of ranges, and one or all parts of a model as a host.
 
-Owns the names of the other parts and the question for the lengths. Nobody promises a digest here:
-TLS is the promise, and the digest of what came is the model's.
+Owns the names of the other parts and the requests for their lengths. No digest is known beforehand:
+TLS protects the transfer, and the digest of the received bytes becomes the model's.
 """
 
 from __future__ import annotations

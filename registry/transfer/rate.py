@@ -1,4 +1,4 @@
-"""How fast a transfer goes: the limit on bytes, the waits after faults, the number of streams.
+"""The pace of a transfer: the bandwidth limit, the waits after failures, the number of streams.
 
 Owns the arithmetic. Sends and stores nothing.
 """

@@ -1,8 +1,8 @@
-"""BERT, and RoBERTa and XLM-RoBERTa, which count positions from behind the padding: embedders and
+"""BERT, and RoBERTa and XLM-RoBERTa, whose positions start after that of the padding: embedders and
 rerankers.
 
-A reranker keeps the head that makes one score of a text. The heads for guessing words, for pairs
-of sentences and, of embedders, for pooling are left out.
+A reranker keeps its head for one score per text. The heads for masked words and sentence pairs, and
+an embedder's head for pooling, are left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Gemma 2: Gemma2ForCausalLM. Norms around each block, soft-capped logits, every other layer
-looks at a window. Its norms are stored as their difference from one."""
+"""Gemma 2: Gemma2ForCausalLM. Norms around each block, soft-capped logits, sliding-window attention
+in every other layer. Its norms are stored as their difference from one."""
 
 from __future__ import annotations
 

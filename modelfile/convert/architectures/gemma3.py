@@ -1,6 +1,6 @@
 """Gemma 3: Gemma3ForCausalLM, and the text part of Gemma3ForConditionalGeneration.
 
-Five of six layers look at a window and turn with a base of their own. Norms are stored as their
+Five of six layers have sliding-window attention and their own RoPE base. Norms are stored as their
 difference from one.
 """
 

@@ -1,4 +1,4 @@
-"""What the merges of a BPE tokenizer make of a word.
+"""Applies the merges of a BPE tokenizer to a word.
 
 Knows no files.
 """

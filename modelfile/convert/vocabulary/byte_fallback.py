@@ -1,8 +1,8 @@
 """BPE of characters with byte fallback, as a tokenizer.json made from SentencePiece holds it.
 
-llama.cpp merges by the score of what comes out, where the file has an order of pairs. Both give
-the same when every pair that makes a token is there and the pairs of a token stand together,
-which is how such files are made; others are refused. Knows no special ids.
+llama.cpp merges by the score of the result, while the file has an order of pairs. Both give the
+same tokens if every pair that makes a token is listed and the pairs of a token are adjacent, which
+is how such files are made; others are refused. Knows no special ids.
 """
 
 from __future__ import annotations

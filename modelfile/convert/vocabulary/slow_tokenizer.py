@@ -1,4 +1,4 @@
-"""Byte-level BPE in the two files that come before tokenizer.json: vocab.json and merges.txt.
+"""Byte-level BPE in the two files that preceded tokenizer.json: vocab.json and merges.txt.
 
 They do not say how text is split; the class that tokenizer_config.json names does. Owns which
 classes are known. Gives the object of the tokenizer.json that the class makes of them.

@@ -1,8 +1,8 @@
 """The ids of the special tokens, and what is put around a text.
 
-Owns which file is believed: the texts of tokenizer_config.json and special_tokens_map.json, then
-the ids of generation_config.json and config.json. The post-processor of tokenizer.json says what
-is added where the config is silent. Knows no tokenizer model.
+Owns which file takes precedence: the texts of tokenizer_config.json and special_tokens_map.json,
+then the ids of generation_config.json and config.json. The post-processor of tokenizer.json says
+what is added where the config is silent. Knows no tokenizer model.
 """
 
 from __future__ import annotations

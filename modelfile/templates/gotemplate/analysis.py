@@ -1,5 +1,5 @@
-"""What a Go template says of the model: the variables it reads, the tags around thinking and calls
-of tools; and the template up to the answer.
+"""What a Go template reveals about the model: the variables it reads, the tags around thinking and
+tool calls; and the template up to the answer.
 
 The rules are Ollama's (template.Identifiers, thinking.InferTags, tools.parseTag,
 template.deleteNode).

@@ -1,6 +1,6 @@
 """A Go template: compiled once, rendered within a budget.
 
-Owns the limits and what errors say; knows nothing of messages.
+Owns the limits and the error messages; knows nothing of chat messages.
 """
 
 from __future__ import annotations

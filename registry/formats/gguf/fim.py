@@ -1,6 +1,6 @@
-"""Fill-in-the-middle (FIM): the tokens of a vocabulary that stand around a gap's surroundings.
+"""Fill-in-the-middle (FIM): the tokens of a vocabulary that mark prefix, suffix and middle.
 
-A file names them by id; where it does not, the names of the published families tell. Knows no
+A file names them by id; otherwise they are found by the names in the published families. Knows no
 prompt.
 """
 

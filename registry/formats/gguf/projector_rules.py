@@ -2,8 +2,8 @@
 which ends the process where it does not find it.
 
 The vision towers of common kinds are checked tensor by tensor, those of others by their keys and
-types; audio_projector_rules.py has those that hear.
-Whether a projector is for a model is not decided here.
+types; audio_projector_rules.py checks audio encoders. Whether a projector is for a model is not
+decided here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The transformer of a projector, tensor by tensor: what seeing and hearing ones have in common.
+"""The transformer of a projector, tensor by tensor: what vision and audio projectors have in
+common.
 
-Knows no kind of projector; what they differ in is in their rules.
+Knows no kind of projector; their rules contain the differences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a GGUF header: counts, keys, values, tensors, each checked before it is believed."""
+"""Reading a GGUF header: counts, keys, values, tensors, each checked before use."""
 
 from __future__ import annotations
 

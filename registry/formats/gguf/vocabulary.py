@@ -1,6 +1,6 @@
 """Rules on the vocabulary: llama.cpp aborts on duplicate tokens, and reads past the end of
-malformed byte tokens, of a vocabulary without the tokens that its kind stands on, and of one that
-says that it has none, so these are refused here."""
+malformed byte tokens, of a vocabulary without the tokens that its kind requires, and of one that
+claims to have none, so these are refused here."""
 
 from __future__ import annotations
 

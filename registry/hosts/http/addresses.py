@@ -1,6 +1,6 @@
 """Which URLs may be requested: schemes, and addresses that a public host must not lead to.
 
-Owns the rules for plain http and for redirects. Sends nothing but questions to the resolver.
+Owns the rules for plain http and for redirects. Sends nothing but DNS queries.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""HTTP for all hosts: redirects checked one by one, credentials for one origin only, answers
-bounded, failures sorted into those that may pass and those that will not.
+"""HTTP for all hosts: redirects are checked one by one, credentials go to one origin only, answers
+are bounded, and failures are divided into transient and permanent ones.
 
 Owns the httpx client. Knows nothing of registries and models.
 """

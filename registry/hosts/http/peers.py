@@ -1,8 +1,8 @@
-"""Where the connections of one client may end, and where they have.
+"""Which addresses the connections of one client may reach, and which they have reached.
 
-A name can have another address at each look-up. So a host that must be public is looked up once
-for each connection, and the connection goes to the address that was checked. Knows no requests and
-no redirects. Connections through a proxy are its own affair: it looks the names up.
+A name can resolve to another address at each lookup. So a host that must be public is resolved once
+per connection, and the connection goes to the address that was checked. Knows no requests and no
+redirects. A proxy resolves names itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A model in files of this machine: a GGUF, all parts of one, or a folder as a repository has it.
 
-Owns the listing and the reading. The files are copied: what their owner does with them later does
-not change the model.
+Owns the listing and the reading. The files are copied, so later changes to them do not change the
+model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models in registries: what is no other kind of reference."""
+"""Models in registries: every reference that is of no other kind."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which files of a repository make a model. Asks nobody."""
+"""Which files of a repository make a model. Sends no requests."""

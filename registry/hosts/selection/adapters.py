@@ -1,6 +1,6 @@
 """Which files of a repository make a LoRA adapter of PEFT, and the model that it says it is for.
 
-Owns the reading of names. Asks nobody; adapters in GGUF are files like models, see variants.py.
+Owns the reading of names. Sends no requests; GGUF adapters are chosen like models, see variants.py.
 """
 
 from __future__ import annotations

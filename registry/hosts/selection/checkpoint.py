@@ -1,7 +1,7 @@
 """Which files of a repository make a checkpoint in safetensors, and what else a repository
 without a model may be.
 
-Owns the reading of file names. Asks nobody, and does not know how a checkpoint is converted.
+Owns the reading of file names. Sends no requests, and does not know how a checkpoint is converted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which files of a repository or folder are wanted: a GGUF with its projector, a speech model, an
 adapter, or the safetensors.
 
-Owns the order of preference and what the user hears of it. Asks nobody.
+Owns the order of preference and the messages about it. Sends no requests.
 """
 
 from __future__ import annotations

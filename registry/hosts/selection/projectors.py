@@ -1,7 +1,7 @@
 """Which projector goes with a GGUF: the file that makes embeddings of images for it.
 
-Owns the reading of projectors' file names and the choice. Asks nobody; whether the projector fits
-is found out when the model is made.
+Owns the reading of projectors' file names and the choice. Sends no requests; whether the projector
+fits is checked when the model is created.
 """
 
 from __future__ import annotations

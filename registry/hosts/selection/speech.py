@@ -1,5 +1,5 @@
-"""Which files of a repository make a speech model: Whisper as CTranslate2 keeps it, or a voice of
-Piper. Owns the reading of file names. Asks nobody.
+"""Which files of a repository make a speech model: Whisper in CTranslate2's format, or a Piper
+voice. Owns the reading of file names. Sends no requests.
 """
 
 from __future__ import annotations

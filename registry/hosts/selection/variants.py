@@ -1,6 +1,6 @@
 """Which GGUF of a repository is meant: by quantization, by file, or the best for this machine.
 
-Owns the reading of file names and the choice. Asks nobody.
+Owns the reading of file names and the choice. Sends no requests.
 """
 
 from __future__ import annotations
