@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_SPACES = " \t"
 _TRIMMED = " \t\n\v\f\r\x85\xa0"
 _WORD = re.compile(r"[^ \t\r\n]*")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")

@@ -18,7 +18,6 @@ from typing import Any
 from registry.atomic import read_small, write_private
 from registry.errors import StoreFault
 
-FILE_NAME = "auth.json"
 _MAX_BYTES = 1024 * 1024
 _HELPER_TIMEOUT_S = 10.0
 _HELPER = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)

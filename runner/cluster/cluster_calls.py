@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import importlib.metadata
 import json
-import logging
 import os
 import shutil
 import socket
@@ -36,8 +35,6 @@ from runner.cluster.token import bundle_token
 from runner.errors import Conflict, HearthError, ModelLoadFailed
 from runner.models.system_memory import available_bytes
 from runner.settings import load
-
-log = logging.getLogger("hearth.cluster")
 
 DESCRIBE_S: Final = 300.0  # the first replica may have to fetch and load its model
 STATUS_S: Final = 5.0

@@ -39,8 +39,6 @@ _RECONNECT_S: Final = 0.5
 _MAX_RECONNECT_S: Final = 5.0
 _DRAIN_CHECK_S: Final = 0.25
 
-OnReplicas = Callable[[frozenset[str]], None]
-
 
 class ReplicaSource(Protocol):
     """Tells which replicas a deployment has. runner.cluster.cluster.Cluster is one."""

@@ -40,7 +40,6 @@ class Session:
         self._waiting: list[bytes] = []
         self._changed = asyncio.Event()
         self._closed = False
-        self._fault: HearthError | None = None
         self._reading = asyncio.create_task(self._read_frames())
         self.heard_at_s = asyncio.get_running_loop().time()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -27,8 +26,6 @@ from runner.child_process import child_options
 from runner.errors import HearthError, ModelLoadFailed, WorkerCrashed, from_wire
 from runner.types import LoadPlan
 from runner.worker.json_codec import to_json
-
-log = logging.getLogger(__name__)
 
 START_S: Final = 60.0  # for Python and PyTorch to start, on a busy machine
 HEARTBEAT_S: Final = 0.25

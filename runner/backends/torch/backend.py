@@ -6,7 +6,6 @@ are neither copied nor computed again.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +34,6 @@ from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, co
 from runner.errors import ModelLoadFailed
 from runner.types import SamplingParams
 
-log = logging.getLogger(__name__)
 Tensor = Any
 _ONE = np.ones(1, np.int64)
 

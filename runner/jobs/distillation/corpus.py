@@ -21,7 +21,6 @@ from runner.jobs.llamacpp.evaluation import EvaluationContext
 TOP: Final = 16  # tokens of the teacher that are kept for each place
 _DTYPE: Final = np.dtype([("ids", np.int32, TOP), ("logprobs", np.float32, TOP)])
 _ROWS: Final = 8  # of logits that a thread works on at once
-MIN_TOKENS: Final = 2  # of a document: one that predicts, one that is predicted
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +26,6 @@ from runner.backends.torch.tokenizer import read_vocabulary
 from runner.errors import InvalidRequest
 from runner.jobs.measured_model import MeasuredModel, context_of, text_chunks
 
-Tensor = Any
 _BLOCK = 16  # tokens of the cache
 _ROWS = 128  # of logits at a time
 
