@@ -16,6 +16,7 @@ from typing import Any, Final
 from runner.chat.conversation import SYSTEM_ROLES
 from runner.types import GenerateRequest, Message
 
+# Of Claude Code, since 2.1.36, with such fields as cc_version, cc_entrypoint and cch
 _BILLING_HEADER: Final = re.compile(
     r"x-anthropic-billing-header:(?: ?\w{1,32}=[^;\s]{0,128};){1,16}(?:\n|\Z)"
 )
@@ -23,13 +24,10 @@ _BILLING_HEADER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AgentRule:
-    """name: as usage lists it. client: which writes it. matches and becomes: in words, for
-    documents. apply: gives the request itself back where there is nothing to change."""
+    """name: as usage and docs/api.md list it. apply: gives the request itself back where there is
+    nothing to change."""
 
     name: str
-    client: str
-    matches: str
-    becomes: str
     apply: Callable[[GenerateRequest], GenerateRequest]
 
 
@@ -49,6 +47,7 @@ def _is_billed(message: Message) -> bool:
 
 
 def _in_order(request: GenerateRequest) -> GenerateRequest:
+    """The tools of a request with the header, by their names."""
     if not any(map(_is_billed, request.messages or ())):
         return request
     tools = tuple(sorted(request.tools, key=_name))
@@ -76,19 +75,6 @@ def _without_header(request: GenerateRequest) -> GenerateRequest:
 
 # In the order in which they are applied: the header tells the first one whose tools they are.
 RULES: Final = (
-    AgentRule(
-        "claude-code-tool-order",
-        "Claude Code",
-        "the tools of a request with the header of the rule below",
-        "the same tools in the order of their names",
-        _in_order,
-    ),
-    AgentRule(
-        "claude-code-billing-header",
-        "Claude Code, since 2.1.36",
-        "a first line of a system message that is `x-anthropic-billing-header:` and fields"
-        " `NAME=VALUE;`, such as `cc_version`, `cc_entrypoint` and `cch`",
-        "nothing: the line goes, with its line break",
-        _without_header,
-    ),
+    AgentRule("claude-code-tool-order", _in_order),
+    AgentRule("claude-code-billing-header", _without_header),
 )
