@@ -18,7 +18,8 @@ from runner.backends.torch.attention.paged import AttentionStep, LayerCache, Pag
 from runner.backends.torch.batch import StepBatch, StepInputs
 from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
 from runner.backends.torch.fused_decoder import fuse
-from runner.backends.torch.layers.decoder import LanguageModel, PlacedVectors
+from runner.backends.torch.layers.decoder import LanguageModel
+from runner.backends.torch.layers.linear import PlacedVectors
 from runner.backends.torch.loading.adapters import LoraAdapters
 
 Tensor = Any

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from runner.backends.torch.attention.paged import AttentionConfig, AttentionStep
 from runner.backends.torch.config import DecoderShape
-from runner.backends.torch.layers.linear import Linear, RmsNorm
+from runner.backends.torch.layers.linear import Linear, PlacedVectors, RmsNorm
 
 Tensor = Any
 FeedForward = Callable[[Tensor], Tensor]  # [T, hidden] -> [T, hidden]
@@ -103,8 +103,11 @@ class SandwichLayer(TransformerLayer):
         return self.output_norm(self.feed_forward(x)), residual
 
 
-PlacedVectors = tuple[int, Tensor]  # [n, hidden] in place of the embeddings from a token on
-Embedding = Callable[[Tensor], Tensor]  # tokens [T] -> [T, hidden]
+class Embedding(Protocol):
+    """What gives the first layer its states."""
+
+    def __call__(self, tokens: Tensor, vectors: Sequence[PlacedVectors] = ()) -> Tensor:
+        """The states [T, hidden] of tokens [T], with vectors in their places."""
 
 
 class LanguageModel(Protocol):
@@ -148,10 +151,9 @@ def run_layers(
     step: AttentionStep,
     vectors: Sequence[PlacedVectors] = (),
 ) -> tuple[Tensor, Tensor | None]:
-    """(what the last layer gives, the sum up to it), both [T, hidden], of tokens [T]."""
-    x, residual = embedding(tokens), None
-    for start, given in vectors:
-        x[start : start + len(given)] = given.to(x)
+    """(what the last layer gives, the sum up to it), both [T, hidden], of tokens [T]; of ranks that
+    share the tokens of a step, each has its rows of them."""
+    x, residual = embedding(tokens, vectors), None
     for layer in layers:
         x, residual = layer(x, residual, step)
     return x, residual

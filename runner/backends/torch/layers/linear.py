@@ -75,6 +75,9 @@ class ConcatenatedLinear(Linear):
         return torch.cat([part(x) for part in self.parts], dim=-1)
 
 
+PlacedVectors = tuple[int, Tensor]  # [n, hidden] in place of the embeddings from a token on
+
+
 @dataclass(frozen=True, slots=True)
 class TokenEmbedding:
     """One row of weight [vocabulary, hidden] a token, in dtype, that of the weight if None; scale,
@@ -86,12 +89,15 @@ class TokenEmbedding:
     dtype: Any = None
     kind: str | None = None
 
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """The rows [T, hidden] of tokens [T] int64."""
+    def __call__(self, tokens: Tensor, vectors: Sequence[PlacedVectors] = ()) -> Tensor:
+        """The rows [T, hidden] of tokens [T] int64, with vectors in their places."""
         rows = self.weight.index_select(0, tokens)
         rows = rows if self.kind is None else dequantize(rows, self.kind)
         rows = rows if self.dtype is None else rows.to(self.dtype)
-        return rows if self.scale is None else rows * self.scale
+        rows = rows if self.scale is None else rows * self.scale
+        for start, given in vectors:
+            rows[start : start + len(given)] = given.to(rows)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,10 @@ from runner.backends.torch.loading.split_source import EMBEDDING, HEAD, NORM
 from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.parallel.communication import Communicator, Ranks
 from runner.backends.torch.parallel.layers import (
-    AllReduced,
+    GatheredNorm,
     ReceivedStates,
     SendingStage,
+    Summed,
     VocabularyParallelEmbedding,
     VocabularyParallelHead,
 )
@@ -76,16 +77,24 @@ class DecoderBuilder:
         """Those of count experts that this process has."""
         return self.ranks.layout.part(count)
 
-    def all_reduced(self, part: Linear) -> Linear:
+    def summed(self, part: Linear) -> Linear:
         """A map that has the inputs which this process computes, or a mixture that has its experts;
         all ranks' parts make it."""
         splitting = self._splitting
-        return part if splitting is None else AllReduced(part, splitting)
+        return part if splitting is None else Summed(part, splitting)
 
     def norm(self, name: str, width: int | None = None) -> RmsNorm:
         """A norm over width values, the hidden size if None. Raises ModelLoadFailed."""
         width = self.config.shape.hidden if width is None else width
         return self.weights.norm(name, width, self.config.norm_epsilon, self.offset)
+
+    def gathered_norm(self, name: str) -> RmsNorm:
+        """A norm over the hidden size before maps that are split, which see all tokens. Raises
+        ModelLoadFailed."""
+        norm, splitting = self.norm(name), self._splitting
+        if splitting is None:
+            return norm
+        return GatheredNorm(norm.weight, norm.epsilon, norm.offset, communicator=splitting)
 
     def attention_config(self, window: int | None = None) -> AttentionConfig:
         """Attention by the config's rope and scale. Raises ModelLoadFailed."""
@@ -118,7 +127,7 @@ class DecoderBuilder:
             layer=self.place(layer),
             shape=shape,
             projections=weights.stacked(maps, shape.hidden, bias=biases.inputs),
-            output=self.all_reduced(
+            output=self.summed(
                 weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden, bias=biases.output)
             ),
             config=attention_config,
@@ -135,7 +144,7 @@ class DecoderBuilder:
         down = self.weights.linear(
             f"{prefix}down_proj", shape.feed_forward, shape.hidden, bias=bias
         )
-        return GatedFeedForward(gate_up, self.all_reduced(down), activation)
+        return GatedFeedForward(gate_up, self.summed(down), activation)
 
     def pre_norm_layers(
         self,
@@ -145,9 +154,9 @@ class DecoderBuilder:
         """The layers of this process in the order of Llama. Raises ModelLoadFailed."""
         return [
             PreNormLayer(
-                self.norm(f"model.layers.{layer}.input_layernorm"),
+                self.gathered_norm(f"model.layers.{layer}.input_layernorm"),
                 attention(layer),
-                self.norm(f"model.layers.{layer}.post_attention_layernorm"),
+                self.gathered_norm(f"model.layers.{layer}.post_attention_layernorm"),
                 feed_forward(layer),
             )
             for layer in self.layers
@@ -171,7 +180,7 @@ class DecoderBuilder:
             assert self.ranks.communicator is not None
             return SendingStage(entry, layers, self.ranks.communicator)
         head = weights.head(HEAD, shape.hidden, words, rows if shape.tied else None)
-        return Decoder(entry, layers, self.norm(NORM), self._gathered(head), softcap)
+        return Decoder(entry, layers, self.gathered_norm(NORM), self._gathered(head), softcap)
 
     @property
     def _splitting(self) -> Communicator | None:

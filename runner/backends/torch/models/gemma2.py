@@ -67,10 +67,10 @@ def gemma(
     def layer(number: int) -> TransformerLayer:
         prefix = f"model.layers.{number}."
         return SandwichLayer(
-            builder.norm(f"{prefix}input_layernorm"),
+            builder.gathered_norm(f"{prefix}input_layernorm"),
             builder.attention(number, attention_configs[number], biases, head_norms=head_norms),
             builder.norm(f"{prefix}post_attention_layernorm"),
-            builder.norm(f"{prefix}pre_feedforward_layernorm"),
+            builder.gathered_norm(f"{prefix}pre_feedforward_layernorm"),
             builder.gated_feed_forward(number, ops.gelu_mul),
             builder.norm(f"{prefix}post_feedforward_layernorm"),
         )

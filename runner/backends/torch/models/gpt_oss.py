@@ -52,7 +52,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     return builder.decoder(
         builder.pre_norm_layers(
             lambda layer: builder.attention(layer, layer_attention(layer), biases),
-            lambda layer: builder.all_reduced(
+            lambda layer: builder.summed(
                 _experts(builder, f"model.layers.{layer}.mlp.", routing, activation)
             ),
         )

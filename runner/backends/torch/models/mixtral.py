@@ -22,7 +22,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     return builder.decoder(
         builder.pre_norm_layers(
             lambda layer: builder.attention(layer, attention_config),
-            lambda layer: builder.all_reduced(
+            lambda layer: builder.summed(
                 read_experts(
                     builder, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
                 )

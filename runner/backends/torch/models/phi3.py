@@ -24,9 +24,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
             layer=builder.place(layer),
             shape=shape,
             projections=weights.linear(f"{prefix}qkv_proj", shape.hidden, fused),
-            output=builder.all_reduced(
-                weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden)
-            ),
+            output=builder.summed(weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden)),
             config=attention_config,
         )
 
@@ -34,7 +32,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
         prefix, width = f"model.layers.{layer}.mlp.", shape.feed_forward
         return GatedFeedForward(
             weights.linear(f"{prefix}gate_up_proj", shape.hidden, 2 * width),
-            builder.all_reduced(weights.linear(f"{prefix}down_proj", width, shape.hidden)),
+            builder.summed(weights.linear(f"{prefix}down_proj", width, shape.hidden)),
             ops.silu_mul,
         )
 

@@ -36,7 +36,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
         if layer in plain or (layer + 1) % every:
             return builder.gated_feed_forward(layer, ops.silu_mul)
         experts = read_experts(builder, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
-        return builder.all_reduced(experts)
+        return builder.summed(experts)
 
     return builder.decoder(
         builder.pre_norm_layers(

@@ -1,7 +1,9 @@
 """How the ranks of a model exchange tensors: sums and gathers within a stage, states from stage to
 stage.
 
-Owns the process groups of torch.distributed. Knows no layers.
+Owns the process groups of torch.distributed, and which of a step's tokens each rank has between the
+split maps: all, or a part of them, of which it alone computes norms and sums (sequence parallelism:
+Korthikanti et al., 2022). Knows no layers.
 """
 
 from __future__ import annotations
@@ -20,13 +22,24 @@ Tensor = Any
 JOIN_S = 120.0  # for all ranks to be there
 # Of one collective. A rank that is gone or hangs is noticed sooner (runner/worker/ranks.py).
 _COLLECTIVE_S = 24 * 3600.0
+# Tokens of each rank from which on a step is shared. To scatter a sum and to gather its parts moves
+# as many bytes as to reduce it for all, in twice as many messages, for which a step of few tokens
+# waits longer; and the most memory is what the largest step takes.
+MIN_ROWS = 32
 
 
 class Communicator(Protocol):
     """What a rank's layers send and get."""
 
+    def begin(self, tokens: int) -> int:
+        """A step of this many tokens T begins. How many rows R this rank has of states [T, n]
+        between split maps: all, or its part in their order, zeros after the last token."""
+
     def sum(self, x: Tensor) -> Tensor:
-        """The sum of all x of the stage, in x's memory."""
+        """This rank's rows [R, n] of the sum of all x [T, n] of the stage. May write into x."""
+
+    def whole(self, x: Tensor) -> Tensor:
+        """All rows [T, n], of which x [R, n] are this rank's."""
 
     def gather(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         """On the first rank of the stage, all x [T, sizes[rank]] side by side; on the others x."""
@@ -49,11 +62,26 @@ class DistributedCommunicator(Communicator):
         ]
         self._group = groups[layout.stage]
         self._first = layout.stage_ranks(layout.stage)[0]
+        self._scatters_sums = dist.get_backend(self._group) == "nccl"
+        self._tokens = self._rows = 0  # of the step
+
+    def begin(self, tokens: int) -> int:
+        self._tokens, self._rows = tokens, rows_of(tokens, self._layout.tensor)
+        return self._rows
 
     def sum(self, x: Tensor) -> Tensor:
+        if self._rows < self._tokens:
+            return self._scattered_sum(x)
         x = x.contiguous()
         dist.all_reduce(x, group=self._group)
         return x
+
+    def whole(self, x: Tensor) -> Tensor:
+        if self._rows == self._tokens:
+            return x
+        rows = x.new_empty((self._layout.tensor * self._rows, x.shape[1]))
+        dist.all_gather_single(rows, x.contiguous(), group=self._group)
+        return rows[: self._tokens]
 
     def gather(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         # All parts have one size: a last column is zeros where they differ.
@@ -71,6 +99,30 @@ class DistributedCommunicator(Communicator):
     def receive(self, x: Tensor) -> Tensor:
         dist.recv(x, src=self._layout.rank + self._layout.tensor)
         return x
+
+    def _scattered_sum(self, x: Tensor) -> Tensor:
+        ranks, missing = self._layout.tensor, self._layout.tensor * self._rows - self._tokens
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x.contiguous()
+        rows = x.new_empty((self._rows, x.shape[1]))
+        if self._scatters_sums:
+            dist.reduce_scatter_single(rows, x, group=self._group)
+            return rows
+        # Gloo's is an all_reduce of a copy: twice these bytes, and the memory that this saves.
+        parts, own = x.view(ranks, self._rows, -1), self._layout.tensor_rank
+        total = parts[own].clone()
+        for distance in range(1, ranks):
+            target, source = (own + distance) % ranks, (own - distance) % ranks
+            sending = dist.isend(parts[target], group=self._group, group_dst=target)
+            dist.recv(rows, group=self._group, group_src=source)
+            sending.wait()
+            total += rows
+        return total
+
+
+def rows_of(tokens: int, ranks: int) -> int:
+    """How many rows each rank has of a step's states between split maps."""
+    rows = -(-tokens // ranks)
+    return rows if rows >= MIN_ROWS else tokens
 
 
 @dataclass(frozen=True, slots=True)

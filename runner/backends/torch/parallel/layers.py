@@ -5,7 +5,7 @@ splits: Megatron-LM.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,26 +14,41 @@ from runner.backends.torch.attention.paged import AttentionStep
 from runner.backends.torch.layers.decoder import (
     Embedding,
     LanguageModel,
-    PlacedVectors,
     TransformerLayer,
     run_layers,
 )
-from runner.backends.torch.layers.linear import Linear, TokenEmbedding
+from runner.backends.torch.layers.linear import Linear, PlacedVectors, RmsNorm, TokenEmbedding
 from runner.backends.torch.parallel.communication import Communicator
 
 Tensor = Any
 
 
 @dataclass(frozen=True, slots=True)
-class AllReduced(Linear):
-    """The sum of what the ranks make of the same x: of a map of which each has some of the inputs
-    and the first one the bias, or of a mixture of which each has some of the experts."""
+class Summed(Linear):
+    """The sum of what the ranks make of the same x, or this rank's rows of it: of a map of which
+    each has some of the inputs and the first one the bias, or of a mixture of which each has some
+    of the experts."""
 
     part: Linear
     communicator: Communicator
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.communicator.sum(self.part(x))
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredNorm(RmsNorm):
+    """A norm of this rank's rows, which gives those of all to the split maps behind it."""
+
+    communicator: Communicator = field(kw_only=True)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.communicator.whole(RmsNorm.__call__(self, x))
+
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The normed sum of all rows, and the sum of this rank's."""
+        normed, total = RmsNorm.add(self, x, residual)
+        return self.communicator.whole(normed), total
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +59,15 @@ class VocabularyParallelEmbedding:
     first: int
     communicator: Communicator
 
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """The rows [T, hidden] of tokens [T] int64."""
+    def __call__(self, tokens: Tensor, vectors: Sequence[PlacedVectors] = ()) -> Tensor:
+        """This rank's rows [R, hidden] of the states of tokens [T] int64, whose step begins."""
+        self.communicator.begin(len(tokens))
         places = tokens - self.first
         absent = (places < 0) | (places >= len(self.part.weight))
-        rows = self.part(places.masked_fill(absent, 0))
-        return self.communicator.sum(rows.masked_fill(absent[:, None], 0))
+        rows = self.part(places.masked_fill(absent, 0)).masked_fill(absent[:, None], 0)
+        for start, given in vectors:  # those of one rank, to which the others add nothing
+            rows[start : start + len(given)] = 0 if self.first else given.to(rows)
+        return self.communicator.sum(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +92,10 @@ class ReceivedStates:
     device: Any
     communicator: Communicator
 
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """The states [T, width] of the tokens [T] that the stage before has computed."""
-        shape = (len(tokens), self.width)
+    def __call__(self, tokens: Tensor, vectors: Sequence[PlacedVectors] = ()) -> Tensor:
+        """This rank's rows [R, width] of the states of tokens [T] that the stage before has
+        computed, with its vectors."""
+        shape = (self.communicator.begin(len(tokens)), self.width)
         return self.communicator.receive(torch.empty(shape, dtype=self.dtype, device=self.device))
 
 
@@ -92,7 +111,7 @@ class SendingStage(LanguageModel):
     def forward(
         self, tokens: Tensor, step: AttentionStep, vectors: Sequence[PlacedVectors] = ()
     ) -> Tensor:
-        """The states [T, hidden] that the next stage gets."""
+        """This rank's rows [R, hidden] of the states, which its peer of the next stage gets."""
         x, residual = run_layers(self.embedding, self.layers, tokens, step, vectors)
         total = x if residual is None else x + residual
         self.communicator.send(total)

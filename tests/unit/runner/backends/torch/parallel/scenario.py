@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from runner.backends.backend import Followers, HiddenState, Row
+from runner.backends.backend import Followers, HiddenState, ImagePart, Row
 from runner.backends.torch.backend import TorchBackend
 from runner.backends.torch.batch import StepInputs
 from runner.backends.torch.executor import Executor, StepOutputs
@@ -34,6 +36,7 @@ from tests.unit.runner.backends.torch.models.running import GOLDEN
 Tensor = Any
 LIMIT_S = 60.0
 GREEDY = SamplingParams(temperature=0)
+IMAGE = 126  # vectors in a step of two more tokens, which four ranks share without a rest
 PROCESSES = multiprocessing.get_context("forkserver")
 # What takes seconds to import is imported once, and forked.
 PROCESSES.set_forkserver_preload([__name__])
@@ -201,14 +204,25 @@ def _lead(case: Case, ranks: Ranks, followers: Followers | None) -> Answers:
         ]
     backend.trim(0, 5)
     backend.share(0, 3, 3)  # a block that both hold, into which the next row writes
-    state = _hidden_state(backend, 3)
-    return Answers(torch.cat(recording.logits), tokens, state)
+    return Answers(torch.cat(recording.logits), tokens, _hidden_states(backend))
 
 
-def _hidden_state(backend: TorchBackend, sequence: int) -> list[float]:
-    wanted = HiddenState()
-    backend.step([Row(sequence, [7, 9], 3, hidden=wanted)])
-    return list(wanted.values)
+def _hidden_states(backend: TorchBackend) -> list[float]:
+    """Of a row of the shared sequence, and of one of vectors beside it."""
+    image = ImagePart(_vectors(IMAGE, backend.capacity.input_width), IMAGE)
+    states = HiddenState(), HiddenState()
+    backend.step(
+        [
+            Row(3, [7, 9], 3, hidden=states[0]),
+            Row(2, [-1] * IMAGE, 0, hidden=states[1], image=image),
+        ]
+    )
+    return [value for state in states for value in state.values]
+
+
+def _vectors(count: int, width: int) -> NDArray[np.float32]:
+    numbers = np.arange(count * width, dtype=np.float32).reshape(count, width)
+    return np.sin(numbers, dtype=np.float32)
 
 
 def differences(found: Answers, wanted: Answers) -> tuple[float, float]:
