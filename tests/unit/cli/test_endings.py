@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import FakeDaemon
         ({"limit": "num_predict", "eval_count": 3}, {}, ["num_predict, 3 tokens"]),
         ({"limit": "num_predict", "eval_count": 3}, {"num_predict": 3}, []),
         ({"limit": "context", "prompt_eval_count": 40, "eval_count": 24}, {}, ["of 64 tokens"]),
-        ({"limit": "generation", "eval_count": 640}, {}, ["at 640 tokens, the limit of"]),
+        ({"limit": "generation", "eval_count": 640}, {}, ["at the default limit of 640 tokens"]),
         ({"limit": "repetition"}, {}, ["repeated itself"]),
         ({"tokens_dropped": 90}, {}, ["tokens left out: 90"]),
         ({"messages_dropped": 4, "shifted_tokens": 600}, {}, ["left out: 4", "oldest 600 tokens"]),

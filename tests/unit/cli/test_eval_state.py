@@ -35,7 +35,7 @@ def test_the_state_of_another_text_is_told_and_left_out(
 ) -> None:
     state_of(tmp_path).save(STATE)
     assert state_of(tmp_path, "another text").load() is None
-    assert "of another text or version of hearth: starting anew" in capsys.readouterr().err
+    assert "is from another text or version of hearth: starting again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_damaged_state_is_told_and_left_out(
     state = state_of(tmp_path)
     state.save({**STATE, **change})
     assert state.load() is None
-    assert f"{state.file} is damaged: starting anew" in capsys.readouterr().err
+    assert f"{state.file} is damaged: starting again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"7", b'{"origin":', b"[" * 9000])
@@ -70,7 +70,7 @@ def test_what_is_no_state_is_told_and_left_out(
     del whole["state"]["total"]
     state.file.write_text(json.dumps(whole))
     assert state.load() is None
-    assert capsys.readouterr().err.count("is damaged: starting anew") == 2
+    assert capsys.readouterr().err.count("is damaged: starting again") == 2
 
 
 def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:

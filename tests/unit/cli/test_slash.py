@@ -259,7 +259,7 @@ def test_a_raw_chat_takes_no_system_message(
 ) -> None:
     session.raw = True
     execute(session, "/set system Be brief.")
-    assert "with --raw" in capsys.readouterr().out
+    assert "--raw sends only the prompt" in capsys.readouterr().out
     assert session.system is None
 
 

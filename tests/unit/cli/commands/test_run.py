@@ -255,7 +255,7 @@ def test_an_embedding_model_prints_the_vector(
 @pytest.mark.parametrize(
     ("limit", "arguments", "code", "said"),
     [
-        ("generation", [], 4, "limit of answers without one"),
+        ("generation", [], 4, "default limit of 2 tokens"),
         ("context", [], 4, "the context of 7 tokens is full"),
         ("repetition", [], 4, "repeated itself"),
         ("num_predict", [], 0, "num_predict, 2 tokens"),

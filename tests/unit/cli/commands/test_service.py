@@ -111,7 +111,7 @@ def test_a_daemon_that_runs_already_makes_room_for_the_service(
     fake.fault = ""
     assert execute(["service", "install"]) == 0
     assert daemon.wait() == 0
-    assert f"ending the daemon (process {daemon.pid})" in capsys.readouterr().err
+    assert f"stopping the daemon (process {daemon.pid})" in capsys.readouterr().err
     assert len(fake.services) == 1
     assert fake.pid == 1
 

@@ -88,7 +88,8 @@ def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"), [(":0", "set HEARTH_HOST to one"), ("no.such.invalid", "no address")]
+    ("address", "reason"),
+    [(":0", "set HEARTH_HOST to an address with one"), ("no.such.invalid", "no address")],
 )
 def test_an_address_that_systemd_cannot_listen_at_is_refused(
     tmp_path: Path, address: str, reason: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,10 +36,8 @@ CALL = '<call>{"name": "look", "arguments": {"city": "Rome"}}</call>'
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Iterator[Grammars]:
-    made = Grammars(EchoTokenizer())
-    yield made
-    made.close()
+def grammars() -> Grammars:
+    return Grammars(EchoTokenizer())
 
 
 def follow(watch: CallWatch, text: str) -> list[bool]:

@@ -184,7 +184,7 @@ def test_weights_are_quantized_while_loading_where_they_are_floats(store: Store)
         (floats(ffn_down=8), "torch", "fp8", "quantized already"),
         (floats(), "torch", "int4", r"groups of 64 weights, and a row of blk\.0\.ffn_down.*has 96"),
         (floats(), "llamacpp", "int8", "by the backend llamacpp: only torch quantizes"),
-        (echo_file(), "torch", "int8", "no language model"),
+        (echo_file(), "torch", "int8", "not a language model"),
     ],
 )
 def test_what_cannot_be_quantized_while_loading_is_refused_before_it(

@@ -108,7 +108,7 @@ def test_it_is_what_the_operations_give(
     inputs = create_inputs(rows, layout, pool, ())
     found = []
     for given_caches, tables in ((caches, False), (copies, True)):
-        _, _, step = StepBatch(given_caches, BLOCK, "cpu", tables=tables).fill(inputs)
+        _, step = StepBatch(given_caches, BLOCK, "cpu", tables=tables).fill(inputs)
         assert isinstance(step, PagedAttentionStep if tables else CpuAttentionStep)
         found.append(step.attend(0, query, key, value, how))
     assert found[0].shape == (total, HEADS, WIDTH)
