@@ -248,10 +248,8 @@ TOO_MUCH = {
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Iterator[Grammars]:
-    found = Grammars(FakeTokenizer())
-    yield found
-    found.close()
+def grammars() -> Grammars:
+    return Grammars(FakeTokenizer())
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
