@@ -48,11 +48,17 @@ class Distillation:
 
 
 async def distill(
-    library: Library, wanted: Distillation, folder: Path, native: bool, report: ReportProgress
+    library: Library,
+    wanted: Distillation,
+    folder: Path,
+    report: ReportProgress,
+    *,
+    native: bool,
+    available_bytes: int,
 ) -> dict[str, Any]:
     """Train, and install the student; what the job says of it. folder: where unfinished trainings
     are kept, one for each teacher, text and plan; the same request goes on there. native: whether
-    hearth's kernels are used.
+    hearth's kernels are used. available_bytes: what the job may take.
 
     Raises InvalidRequest, ModelNotFound, BuildError, StoreError, and what the job raises.
     """
@@ -69,6 +75,7 @@ async def distill(
             "text": str(library.store.blob_path(text)),
             "target": str(own / "student.gguf"),
             "native_kernels": native,
+            "available_bytes": available_bytes,
         }
 
         async def told(progress: Progress) -> None:

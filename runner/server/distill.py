@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from runner.library.distill import Distillation, distill
+from runner.models.system_memory import available_bytes
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.job_memory import require_memory
@@ -22,7 +23,7 @@ from runner.server.request_body import WireModel
 from runner.server.routes import route
 from runner.server.sse import NDJSON
 
-_RESERVE_BYTES = 512 << 20  # the process with PyTorch, and a step's activations
+_RESERVE_BYTES = 512 << 20  # the process; what training takes, the job compares with what is free
 
 
 class DistillRequest(WireModel):
@@ -59,6 +60,12 @@ async def train_student(http: HttpRequest, body: DistillRequest) -> StatusRespon
         what = f"a student of {teacher.name.short}"
         require_memory(what, teacher.size_bytes + _RESERVE_BYTES, "stop a model first")
         folder = services.settings.state_dir / "distill"
-        native = services.settings.native_kernels
-        result = await distill(services.library, wanted, folder, native, answer.report)
+        result = await distill(
+            services.library,
+            wanted,
+            folder,
+            answer.report,
+            native=services.settings.native_kernels,
+            available_bytes=available_bytes(),
+        )
         return await answer.finish({"status": "success", "model": body.name, **result})

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-SHORT = 512
+from runner.jobs.distillation.student import SHORT
 
 
 class Sizes(Protocol):

@@ -9,7 +9,8 @@ from typing import Any, Final
 from registry.formats.gguf import GgufHeader
 from runner.errors import InvalidRequest
 
-MAX_PARAMETERS: Final = 2 * 10**9  # with gradients and moments 32 GB
+MAX_PARAMETERS: Final = 2 * 10**9
+SHORT: Final = 512  # tokens of a document whose scores are computed in whole, see attend
 _BLOCK: Final = 32  # of the formats that weights are stored in
 _FIELDS: Final = {
     "hidden_size": "width",

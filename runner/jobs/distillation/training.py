@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,33 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from runner.errors import InternalError
+from runner.jobs.distillation.batches import Batches, Plan, held_out
 from runner.jobs.distillation.corpus import Corpus, Targets
 from runner.jobs.distillation.network import Student, divergence
 from runner.jobs.distillation.optimizer import optimizers, rate_factor
 from runner.jobs.distillation.student import Shape
 
-HELD_OUT: Final = 50  # every so many documents one is not learned, but measured
-MAX_HELD_OUT: Final = 64
 _LOG_STEPS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run does; the same plan gives the same weights on the same machine. A step takes
-    batches of up to batch_tokens tokens, padding included, each in a thread of its own."""
-
-    steps: int
-    batch_tokens: int = 3072
-    batches_per_step: int = 2
-    seed: int = 1
-    threads: int = 2
-    matrix_rate: float = 0.015
-    vector_rate: float = 0.003
-    checkpoint_every: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +50,6 @@ class Batch:
         self.logprobs = torch.from_numpy(np.concatenate([nats for _, nats in known]))
 
 
-class Batches:
-    """Endless batches of similar lengths; those of an epoch come in an order of its own."""
-
-    def __init__(self, corpus: Corpus, documents: NDArray[np.int64], plan: Plan) -> None:
-        self._lengths = np.diff(corpus.starts)
-        self._documents, self._plan = documents, plan
-        self.epoch, self.taken = 0, 0
-        self._cut: list[list[int]] = []
-
-    def skip_to(self, epoch: int, taken: int) -> None:
-        """Go on after so many batches of an epoch."""
-        self.epoch, self.taken, self._cut = epoch, taken, []
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return self
-
-    def __next__(self) -> list[int]:
-        """The documents of the next batch."""
-        if not self._cut:
-            self._cut = self._drawn()
-        if self.taken == len(self._cut):
-            self.epoch, self.taken = self.epoch + 1, 0
-            self._cut = self._drawn()
-        self.taken += 1
-        return self._cut[self.taken - 1]
-
-    def _drawn(self) -> list[list[int]]:
-        rng = np.random.default_rng([self._plan.seed, self.epoch])
-        mixed = rng.permutation(self._documents)
-        cut: list[list[int]] = []
-        for document in mixed[np.argsort(self._lengths[mixed], kind="stable")].tolist():
-            length = int(self._lengths[document])
-            if not cut or (len(cut[-1]) + 1) * length > self._plan.batch_tokens:
-                cut.append([])
-            cut[-1].append(document)
-        return [cut[each] for each in rng.permutation(len(cut))]
-
-
 class Training:
     """One run, and everything that its checkpoint holds."""
 
@@ -117,10 +62,8 @@ class Training:
         self.student = Student(shape, shape.vocabulary, shape.layers, shape.context)
         self.losses: list[tuple[int, float]] = []
         self.step = 0
-        documents = np.arange(corpus.documents)
-        held = documents[:: max(HELD_OUT, corpus.documents // MAX_HELD_OUT)]
-        self._held = held if corpus.documents > HELD_OUT else held[:0]
-        self._batches = Batches(corpus, np.setdiff1d(documents, self._held), plan)
+        self._held = held_out(corpus)
+        self._batches = Batches(corpus, plan)
         self._optimizers = optimizers(self.student, plan.matrix_rate, plan.vector_rate)
         self._rates = [group["lr"] for each in self._optimizers for group in each.param_groups]
         self._pool = ThreadPoolExecutor(

@@ -11,11 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from registry.formats.gguf.reader import read_header  # noqa: E402
+from runner.jobs.distillation.batches import Plan  # noqa: E402
 from runner.jobs.distillation.corpus import TOP, Corpus, Targets  # noqa: E402
 from runner.jobs.distillation.network import Student, divergence  # noqa: E402
 from runner.jobs.distillation.student import Shape, shape_of  # noqa: E402
 from runner.jobs.distillation.student_file import begin_as_teacher, write_student  # noqa: E402
-from runner.jobs.distillation.training import Plan, Training  # noqa: E402
+from runner.jobs.distillation.training import Training  # noqa: E402
 
 VOCABULARY = 64
 SHAPE = Shape(VOCABULARY, 32, 1, 2, 1, 32, context=32)
