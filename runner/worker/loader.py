@@ -16,7 +16,7 @@ from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
 from runner.engine.speculation import MAX_TOKENS, Speculation
 from runner.errors import HearthError, ModelLoadFailed
-from runner.types import LoadPlan
+from runner.types import GenerateRequest, LoadPlan
 from runner.worker.decoder_process import LIMIT_S, DecoderProcess
 from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.images import ImageCache
@@ -42,6 +42,11 @@ class ModelRuntime:
     sampling: SamplingResolver
     embedded: EmbeddedPrompts
     images: ImageCache | None = None
+
+    def context_of(self, request: GenerateRequest) -> int:
+        """The most tokens of a request's prompt and answer."""
+        limit = self.engine.context_length
+        return min(request.context_length or limit, limit)
 
     def info(self) -> WorkerInfo:
         """What the ready frame says of it."""

@@ -116,7 +116,7 @@ class Preparation:
         """Encode those of the request's images that are in the prompt, one after the other, so
         that others take turns."""
         images, cache = images_of(request), self._runtime.images
-        if not images or cache is None or len(prompt.tokens) > _context(self._runtime, request):
+        if not images or cache is None or len(prompt.tokens) > self._runtime.context_of(request):
             return prompt  # what is too long the engine refuses
         parts: dict[int, ImagePart] = {}
         for image in await self._images.run(images_in, images, prompt.tokens, cache):
@@ -133,7 +133,7 @@ def _encode(
     if request.prompt_embeds is not None:
         prompt = runtime.embedded.read(request.prompt_embeds)
         return dataclasses.replace(request, sampling=sampling, prompt_embeds=None), prompt
-    context = _context(runtime, request)
+    context = runtime.context_of(request)
     try:
         prompt = fit_prompt(runtime.prompts, request, context)
     except TooManyTokens as long:
@@ -161,11 +161,6 @@ def _characters(request: GenerateRequest) -> int:
     if (infill := request.infill) is not None:
         size += len(infill.prefix) + len(infill.suffix) + sum(len(text) for _, text in infill.extra)
     return size
-
-
-def _context(runtime: ModelRuntime, request: GenerateRequest) -> int:
-    limit = runtime.engine.context_length
-    return min(request.context_length or limit, limit)
 
 
 def _pairs_to_tokens(

@@ -84,6 +84,15 @@ class PromptEncoder:
                 param="messages",
             ) from error
 
+    def render_within(self, request: GenerateRequest, max_tokens: int) -> str:
+        """The prompt as text. Raises as render does, and TooManyTokens for what cannot fit into
+        max_tokens: before a template copies it, where that is known."""
+        self._check_length(request, max_tokens)
+        text = self.render(request)
+        if (least := self._tokenizer.min_tokens(text)) > max_tokens:
+            raise TooManyTokens(least, [])
+        return text
+
     def _conversation(
         self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
     ) -> str:
@@ -234,9 +243,9 @@ class PromptEncoder:
         return tokens, prefix
 
     def _check_length(self, request: GenerateRequest, max_tokens: int) -> None:
-        """Refuse what cannot fit before a template makes copies of it. What an assistant has said
-        may be left out by the template, and blanks around a message. Raises TooManyTokens."""
-        told = [one.content for one in request.messages or () if one.role != "assistant"]
+        """Refuse what cannot fit before a template makes copies of it. Blanks around a message may
+        be left out by the template. Raises TooManyTokens."""
+        told = (_told(one, request.reasoning_tags) for one in request.messages or ())
         least = sum(self._tokenizer.min_tokens(content.strip()) for content in told)
         if least > max_tokens:
             raise TooManyTokens(least, [])
@@ -277,6 +286,19 @@ def _compile(
     except ModelfileError as fault:
         log.warning("the model's chat template cannot be used: %s", fault)
         return BrokenTemplate(fault)
+
+
+def _told(message: Message, tags: tuple[str, str] | None) -> str:
+    """What a template does not leave out of a message: of an assistant's that which is not between
+    tags of reasoning, and nothing where it calls tools."""
+    if message.role != "assistant":
+        return message.content
+    if message.tool_calls:
+        return ""
+    if tags is None:
+        return message.content
+    opening, closing = tags
+    return message.content.rpartition(closing)[2].partition(opening)[0]
 
 
 def _begun_reasoning(request: GenerateRequest, prompt: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.backends.backend import TooManyTokens
 from runner.backends.turns import in_turns
+from runner.engine.admission import prompt_overflow
 from runner.errors import ContextOverflow, InvalidRequest, Unsupported
 from runner.types import GenerateRequest
 from runner.worker.images import images_of
@@ -23,7 +24,7 @@ MAX_TOKENS = 1_000_000  # listed or counted; no model reads as many
 
 def text_reply(op: str, runtime: ModelRuntime, frame: Frame) -> Frame:
     """The reply to a frame of TEXT_REPLIES. Raises InvalidRequest, Unsupported, and
-    ContextOverflow for a text of more than MAX_TOKENS."""
+    ContextOverflow for a text of more than MAX_TOKENS and for a prompt that does not fit."""
     try:
         return TEXT_REPLIES[op](runtime, frame)
     except TooManyTokens as long:
@@ -72,7 +73,12 @@ def _token_bytes(runtime: ModelRuntime, tokens: list[int]) -> list[bytes]:
 
 
 def _render(runtime: ModelRuntime, frame: Frame) -> Frame:
-    return {"prompt": runtime.prompts.render(from_json(GenerateRequest, frame["request"]))}
+    request = from_json(GenerateRequest, frame["request"])
+    context = runtime.context_of(request)
+    try:
+        return {"prompt": runtime.prompts.render_within(request, context)}
+    except TooManyTokens as long:
+        raise prompt_overflow(request, f"at least {long.count}", long.count, context) from None
 
 
 def _count(runtime: ModelRuntime, frame: Frame) -> Frame:

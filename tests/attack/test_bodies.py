@@ -213,6 +213,29 @@ def test_no_field_of_any_route_holds_the_loop(daemon: RunningDaemon, route: Rout
                 check_cost(daemon, path, f"{name} as {kind}", body)
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize(("letter", "times"), [("a", 3), ("\u4e2d", 3), ("\U0001f600", 7)])
+def test_a_prompt_that_cannot_fit_is_copied_by_no_template(
+    daemon: RunningDaemon, role: str, letter: str, times: float
+) -> None:
+    """times: its size, in the daemon and in the worker. Of one wide letter Python makes four bytes
+    of each."""
+    text = letter * (7 * MIB // len(letter.encode()))
+    if letter > "\uffff":
+        text = letter + "a" * (7 * MIB)
+    messages = f'{{"role":"{role}","content":"{text}"}},{MESSAGE}'
+    body = TARGETS["/apply-template"].body(f"[{messages}]")
+    pids = [daemon.pid, *workers(daemon)]
+    before_mib = [memory_mib(pid) for pid in pids]
+    for pid in pids:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    status, answer = post(daemon, "/apply-template", body)
+    peaks = zip(pids, before_mib, strict=True)
+    grown_mib = max(memory_mib(pid, "VmHWM") - before for pid, before in peaks)
+    assert (status, b"maximum context length is" in answer) == (400, True)
+    assert grown_mib < times * len(body) / MIB
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_many_answers_to_a_long_prompt_are_sent_to_the_worker_one_by_one(
     daemon: RunningDaemon, path: str

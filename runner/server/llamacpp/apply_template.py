@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -80,7 +81,8 @@ class ApplyTemplateRequest(WireModel):
 
 @route("POST", "/apply-template", scope="inference")
 async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> ApplyTemplateResponse:
-    """Render a conversation: {"prompt": ...}."""
+    """Render a conversation: {"prompt": ...}. One that cannot fit the model's context is refused as
+    in a chat."""
     messages = await in_steps(messages_of, body.messages)
     options = check_options(body.options)
     await require_vision(http.services.library, body.model, messages, options)
@@ -93,7 +95,11 @@ async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> Apply
         template_options=_template_options(body),
     )
     async with leased(http, body.model, body.keep_alive, options) as lease:
-        completed = complete_prompt(lease, by_rules(http.services, request))
+        completed = replace(
+            complete_prompt(lease, by_rules(http.services, request)),
+            context_length=lease.context_length,
+            trained_context=lease.resident.trained_context,
+        )
         return {"prompt": await lease.worker.render(completed)}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.errors import HearthError, from_wire
+from runner.errors import ContextOverflow, HearthError, from_wire
 from runner.models.encoded_frame import EncodedFrame
 from runner.types import Delta, GenerateRequest, LoadPlan, Message, SamplingParams, WorkerStats
 from runner.worker.json_codec import to_json
@@ -209,6 +209,9 @@ def test_tokenize_detokenize_and_render_answer(loaded: Client) -> None:
     assert loaded.call("detokenize", tokens=tokens)["text"] == "é<|end|>"
     request = to_json(GenerateRequest("x", messages=(Message("user", "hi"),)))
     assert "user\nhi" in loaded.call("render", request=request)["prompt"]
+    long = GenerateRequest("x", messages=(Message("user", "x" * (1 << 17)),), context_length=99)
+    with pytest.raises(ContextOverflow, match="maximum context length is 99 tokens"):
+        loaded.call("render", request=to_json(long))
 
 
 def test_embeddings_answer_and_refuse(loaded: Client) -> None:

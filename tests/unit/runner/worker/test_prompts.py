@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.backends.backend import DecodedImage, ImagePart, ImageSlot
+from runner.backends.backend import DecodedImage, ImagePart, ImageSlot, TooManyTokens
 from runner.chat.reasoning import THINK
 from runner.errors import InvalidRequest, ModelInvalid, Unsupported
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, Message, ToolCall
@@ -60,6 +60,47 @@ def test_a_tools_result_has_the_id_and_the_name_of_its_call(template: str) -> No
         Message("tool", "1", name="add"),
     )
     assert prompts(template).render(request) == "c2 find;c1 add;"
+
+
+LONG = "x" * (1 << 17)  # the fake counts a letter as a token
+CALLS = (ToolCall("c1", "add", "{}"),)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("user", LONG),
+        Message("tool", LONG, tool_call_id="c1"),
+        Message("assistant", LONG),
+        Message("assistant", f"<think>hm</think>{LONG}"),
+        Message("assistant", f"{LONG}<think>hm"),
+    ],
+)
+def test_what_cannot_fit_is_refused_before_a_template_copies_it(message: Message) -> None:
+    refusing = prompts("{{ raise_exception('rendered') }}")
+    request = chat(Message("user", "a"), message, Message("user", "b"), reasoning_tags=THINK)
+    with pytest.raises(TooManyTokens) as refused:
+        refusing.render_within(request, 4096)
+    assert refused.value.count >= len(LONG)
+    with pytest.raises(InvalidRequest, match="rendered"):
+        refusing.render_within(request, 2 * len(LONG))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("assistant", f"<think>{LONG}</think>c"),
+        Message("assistant", f"{LONG}</think>c"),
+        Message("assistant", f"c<think>{LONG}"),
+        Message("assistant", LONG, tool_calls=CALLS),
+        Message("assistant", "c", reasoning=LONG),
+    ],
+)
+def test_what_a_template_may_leave_out_counts_where_it_does_not(message: Message) -> None:
+    request = chat(Message("user", "a"), message, Message("user", "b"), reasoning_tags=THINK)
+    assert prompts("{{ messages[-1].content }}").render_within(request, 4096) == "b"
+    with pytest.raises(TooManyTokens):
+        prompts("{{ messages }}").render_within(request, 4096)
 
 
 def test_bos_comes_once() -> None:
