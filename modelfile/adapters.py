@@ -41,9 +41,31 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
     if not pairs:
         raise BuildError("the adapter has no tensors; its file is incomplete")
     if base.keeps_checkpoint:
+        if any(_GAIN in pair for pair in pairs.values()):
+            raise BuildError(
+                "the adapter is one of DoRA, computed against the weights of another file, and this"
+                f" model keeps a checkpoint quantized by {base.quantization}; use the model that"
+                " the adapter was converted with"
+            )
         return  # its tensors have other names and shapes; the backend compares them when it loads
     for name, pair in pairs.items():
         _check_pair(name, pair, weights)
+
+
+def check_gains(adapter: GgufHeader, alone: str | None) -> None:
+    """Refuse an adapter of DoRA where llama.cpp computes adapters by itself. alone: why it does for
+    all, as far as that is known. Raises BuildError."""
+    sizes = {tensor.name: tensor.dimensions for tensor in adapter.tensors}
+    if not any(name.endswith(_GAIN) for name in sizes):
+        return
+    remedy = "add it to a model with PARAMETER backend torch, which computes it on any device"
+    if _EMBEDDING + _SIDES[0] in sizes or any(len(each) > 2 for each in sizes.values()):
+        alone, remedy = "it changes the embedding or experts too", "train it without these"
+    if alone is not None:
+        raise BuildError(
+            "the adapter is one of DoRA, which on llama.cpp hearth's CPU kernels compute, and they"
+            f" do not take part: {alone}; {remedy}"
+        )
 
 
 def check_numbers(adapter: GgufHeader) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelfile.adapters import check_adapter, check_numbers
+from modelfile.adapters import check_adapter, check_gains, check_numbers
 from modelfile.ast import ROLES
 from modelfile.check import check_instruction
 from modelfile.description import Description
 from modelfile.drafts import check_draft, check_vocabulary
 from modelfile.errors import BuildError, ParameterError
-from modelfile.load_quantization import split_refusal
+from modelfile.load_quantization import OFF, split_refusal
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
@@ -77,9 +77,12 @@ class _Part:
         return cls(Descriptor(media_type, Digest.of(content), len(content)), content)
 
 
-def build(store: Store, description: Description) -> Iterator[str]:
+def build(
+    store: Store, description: Description, without_kernels: str | None = None
+) -> Iterator[str]:
     """Build the bundle, giving a line of progress before each step, "success" last. The model
     file's header is checked first. A model of the same name is replaced at the end.
+    without_kernels: why hearth's kernels take no part on llama.cpp, where that is known.
 
     A build that fails, or whose iterator is closed, leaves nothing. Raises BuildError,
     ParameterError, TemplateError, InvalidGguf, ModelMissing, BlobMissing, StoreReadOnly,
@@ -95,7 +98,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
     _check_family_names(description, base.config)
     others = [
         *_projector(store, description, base),
-        *_adapters(store, description, base),
+        *_adapters(store, description, base, without_kernels),
         *_draft(store, description, base),
     ]
     _check_template(description, base)
@@ -217,15 +220,27 @@ def _projector(store: Store, description: Description, base: _Base) -> list[_Par
     return [_Part(Descriptor(PROJECTOR_TYPE, description.projector, header.file_size_bytes))]
 
 
-def _adapters(store: Store, description: Description, base: _Base) -> list[_Part]:
+def _adapters(
+    store: Store, description: Description, base: _Base, without_kernels: str | None
+) -> list[_Part]:
     """The layers of the adapters, each checked against the weights. Raises BuildError."""
     parts = []
     for digest in description.adapters or ():
         header = model_header(store.blob_path(digest))
         check_adapter(header, base.header)
+        if not _on_torch(description, base):
+            check_gains(header, without_kernels)
         check_numbers(header)
         parts.append(_Part(Descriptor(ADAPTER_TYPE, digest, header.file_size_bytes)))
     return parts
+
+
+def _on_torch(description: Description, base: _Base) -> bool:
+    """Whether the parameters or the file name the backend torch."""
+    given = {**base.parameters, **description.parameters}
+    backend, quantize = given.get("backend"), given.get("quantize")
+    quantizes = quantize not in (None, OFF) and backend in (None, "auto")
+    return backend == "torch" or quantizes or base.header.keeps_checkpoint
 
 
 def _draft(store: Store, description: Description, base: _Base) -> list[_Part]:

@@ -234,7 +234,8 @@ def _check_calibrated(sources: CreateSources, kind: str) -> None:
 
 
 async def _build(library: Library, description: Description, report: ReportProgress) -> None:
-    lines = build(library.store, description)
+    alone = await library.without_kernels() if description.adapters else None
+    lines = build(library.store, description, alone)
     try:
         while (status := await whole(asyncio.to_thread(next, lines, None))) is not None:
             if status != "success":  # reported when the model can be used

@@ -19,22 +19,25 @@ from registry.store import Store, StoredModel
 from runner.errors import InvalidRequest
 from runner.library.lookup import find, parse_name
 from runner.library.transfers import Reach, Transfers
-from runner.settings import Settings
+from runner.settings import Settings, source
 
 
 class Library:
     """An open store with its transfers. Methods that are not coroutines block on the disk.
-    on_change: called with a name, short, that means nothing or another model from now on."""
+    on_change: called with a name, short, that means nothing or another model from now on. uses_gpu:
+    whether llama.cpp does."""
 
     on_change: Callable[[str], Awaitable[None]]
+    uses_gpu: Callable[[], Awaitable[bool]]
 
     def __init__(self, store: Store, settings: Settings, version: str) -> None:
         self.store = store
         self.settings = settings
         self.version = version
         self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
-        self.transfers = Transfers(store, settings, version)
+        self.transfers = Transfers(store, settings, version, self.without_kernels)
         self.on_change = _none_loaded
+        self.uses_gpu = _no_gpu
 
     @classmethod
     def open(cls, settings: Settings, version: str) -> Library:
@@ -103,6 +106,12 @@ class Library:
         _check_host(host)
         return await asyncio.to_thread(self.transfers.credentials.remove, host)
 
+    async def without_kernels(self) -> str | None:
+        """Why hearth's kernels take no part on llama.cpp, as far as that is known before a load."""
+        if not self.settings.native_kernels:
+            return f"{source('native_kernels')} switches them off"
+        return "llama.cpp uses a GPU" if await self.uses_gpu() else None
+
     async def close(self) -> None:
         """End all transfers and give the store back."""
         await self.transfers.close()
@@ -111,6 +120,11 @@ class Library:
 
 async def _none_loaded(name: str) -> None:
     """No model is loaded."""
+
+
+async def _no_gpu() -> bool:
+    """There is none."""
+    return False
 
 
 def _check_host(host: str) -> None:

@@ -31,17 +31,28 @@ from runner.library.weight_files import check_names
 from runner.library.weights import BuiltWeights, WeightsBuilder, WeightsInput
 
 FindBase = Callable[[Name, str | None, PullState], Awaitable[Name]]
+WithoutKernels = Callable[[], Awaitable[str | None]]
 
 _CONFIG = "config.json"
 _UNBUILDABLE = (ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
 
 
-def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuilder:
+async def kernels_take_part() -> str | None:
+    """Nothing else is known."""
+    return None
+
+
+def model_builder(
+    store: Store,
+    find_base: FindBase | None = None,
+    without_kernels: WithoutKernels = kernels_take_part,
+) -> ModelBuilder:
     """How models are made in this store, as by a Modelfile with nothing but FROM, and ADAPTER for
-    an adapter. find_base: see BaseModels.find; without it adapters are refused."""
+    an adapter. find_base: see BaseModels.find; without it adapters are refused. without_kernels:
+    see Library."""
 
     async def make(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:
-        await _Build(store, remote, digests, state, find_base).make()
+        await _Build(store, remote, digests, state, find_base, without_kernels).make()
 
     async def check(file: RemoteFile, digest: Digest) -> None:
         if file.role == "weights" and file.title == _CONFIG:
@@ -61,6 +72,7 @@ class _Build:
     digests: dict[str, Digest]
     state: PullState
     find_base: FindBase | None
+    without_kernels: WithoutKernels
 
     async def make(self) -> None:
         """Raises what WeightsBuilder.build and modelfile.build raise; nothing is left then."""
@@ -74,8 +86,9 @@ class _Build:
         try:
             with self.store.holding(built.written):
                 description = await self._description(built, base)
+                alone = await self.without_kernels() if description.adapters else None
                 self.state.steps.append("writing manifest")
-                await asyncio.to_thread(lambda: list(build(self.store, description)))
+                await asyncio.to_thread(lambda: list(build(self.store, description, alone)))
         finally:
             await asyncio.to_thread(self.store.discard, built.written)
 

@@ -33,7 +33,7 @@ from registry.transfer.rate import RateLimit
 from registry.transfer.shared_task import SharedTask, SharedTasks
 from runner.library.base_models import BaseHost, BaseModels
 from runner.library.blob_sources import LostBlob
-from runner.library.model_builder import model_builder
+from runner.library.model_builder import WithoutKernels, kernels_take_part, model_builder
 from runner.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +65,15 @@ class _PullRequest:
 class Transfers:
     """What is being pulled and pushed."""
 
-    def __init__(self, store: Store, settings: Settings, version: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        version: str,
+        without_kernels: WithoutKernels = kernels_take_part,
+    ) -> None:
+        """without_kernels: see Library."""
+        self._without_kernels = without_kernels
         self._store = store
         self._settings = settings
         self._agent = f"hearth/{version}"
@@ -82,7 +90,7 @@ class Transfers:
         if not reference.kind.is_local:
             self._require_network(f"pull {reference.name.short}")
         bases = BaseModels(self._store, partial(self._pull_base, reach), self.leave)
-        builder = model_builder(self._store, bases.find)
+        builder = model_builder(self._store, bases.find, self._without_kernels)
         request = _PullRequest(reference, reach, insecure, name=name)
 
         async def run(state: PullState) -> None:

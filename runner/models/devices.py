@@ -113,6 +113,11 @@ async def find_devices(folder: Path) -> ProbeFacts:
     return facts or ProbeFacts()
 
 
+async def uses_gpu(folder: Path) -> bool:
+    """Whether llama.cpp has a device beside the processor. folder: see find_devices."""
+    return bool((await find_devices(folder)).devices)
+
+
 def _kept(path: Path, key: str) -> ProbeFacts | None:
     with contextlib.suppress(RegistryError, OSError, ValueError, KeyError, TypeError):
         kept = json.loads(read_regular(path, _MAX_FILE_BYTES))

@@ -21,6 +21,7 @@ from runner.library.saved_prefixes import SavedPrefixes
 from runner.mcp.config import FILE_NAME as MCP_FILE
 from runner.mcp.host import McpHost
 from runner.models.crashes import Crashes
+from runner.models.devices import uses_gpu
 from runner.models.manager import Manager
 from runner.models.supervisor import WorkerHandle
 from runner.server import (
@@ -212,6 +213,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
     try:
         await asyncio.to_thread(services.library.seed)
         services.library.on_change = services.models.forget
+        services.library.uses_gpu = partial(uses_gpu, services.settings.state_dir)
         trimming = asyncio.create_task(return_small_blocks())
         try:
             await _resume(services)

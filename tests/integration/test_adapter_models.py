@@ -18,7 +18,7 @@ from kernels.native import library_path
 from tests.adapter_files import Matrix, Sides
 from tests.adapter_files import write_adapter as written
 from tests.conformance.convert.weights import write_safetensors
-from tests.conftest import RunningDaemon, StartDaemon
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_adapters import RANK, WEIGHTS, create
 
@@ -198,11 +198,14 @@ def test_dora_answers_as_its_merged_weights_alone_and_beside_others(
 
 
 def test_dora_without_the_kernels_is_refused_with_the_reason(
-    start_daemon: StartDaemon, files: Path, dora: Path
+    start_daemon: StartDaemon, files: Path, dora: Path, tmp_path: Path
 ) -> None:
-    daemon = start_daemon(names=(), env={"HEARTH_NATIVE_KERNELS": "0"})
-    create(daemon, files, "base", base="./base.gguf")
-    run(daemon, "adapter", "add", "base", "dora", str(dora))
+    with running_daemon(tmp_path, ()) as daemon:
+        create(daemon, files, "base", base="./base.gguf")
+        run(daemon, "adapter", "add", "base", "dora", str(dora))
+    daemon = start_daemon(names=(), env={"HEARTH_NATIVE_KERNELS": "0"}, home=tmp_path)
+    refused = run(daemon, "adapter", "add", "base", "again", str(dora), fails=True)
+    assert "do not take part: HEARTH_NATIVE_KERNELS switches them off; add it to a" in refused
     with daemon.client() as client:
         refused = client.post("/v1/completions", json={"model": "base:dora", "prompt": "x"})
         assert refused.status_code >= 400

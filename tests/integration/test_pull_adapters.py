@@ -94,6 +94,26 @@ def test_an_adapter_comes_with_the_model_that_it_is_for(
     assert hub.mirror.served_bytes == fetched
 
 
+def test_dora_is_refused_where_the_kernels_are_switched_off(
+    start_daemon: StartDaemon, hub: Hub, base: dict[str, bytes], tmp_path: Path
+) -> None:
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    tensors = {
+        f"{name}A.weight": weight("", "a", (4, 64)),
+        f"{name}B.weight": weight("", "b", (64, 4)),
+        f"{name}magnitude_vector": weight("", "m", (64,)),
+    }
+    write_safetensors(tmp_path / "dora.safetensors", tensors, "F32")
+    config = json.dumps({**CONFIG, "use_dora": True}).encode()
+    files = {"adapter_model.safetensors": (tmp_path / "dora.safetensors").read_bytes()}
+    hub.add(BASE, base)
+    hub.add(REPO, {"adapter_config.json": config, **files})
+    env = hub_environment(hub.server.url, tmp_path)
+    daemon = start_daemon(env={**env, "HEARTH_NATIVE_KERNELS": "0"})
+    last = pull(daemon, f"hf.co/{REPO}")[-1]
+    assert "HEARTH_NATIVE_KERNELS switches them off; add it to a model with" in last["error"]
+
+
 def test_another_kind_is_refused_first_and_a_base_that_cannot_be_had_is_named(
     daemon: RunningDaemon, hub: Hub, base: dict[str, bytes]
 ) -> None:

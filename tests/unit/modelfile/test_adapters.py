@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -15,10 +16,19 @@ from modelfile.description import Description
 from modelfile.errors import BuildError
 from registry.digest import Digest
 from registry.formats.gguf import GgufHeader, read_header
+from registry.formats.gguf.header import CHECKPOINT
 from registry.manifest import ADAPTER_TYPE
 from registry.names import Name
 from registry.store import Store
-from tests.gguf_files import Tensor, Value, gguf_file, llama_file, text
+from tests.gguf_files import (
+    Tensor,
+    Value,
+    all_llama_tensors,
+    gguf_file,
+    llama_file,
+    llama_metadata,
+    text,
+)
 
 KEYS: dict[str, Value] = {
     "general.type": text("adapter"),
@@ -135,6 +145,54 @@ def test_an_adapter_becomes_a_layer_that_derived_models_inherit(store: Store) ->
     for name in (first, second):
         layers = store.get(name).manifest.of_type(ADAPTER_TYPE)
         assert [layer.digest for layer in layers] == [adapter]
+
+
+DORA = [*QUERY, Tensor(GAIN, (64,))]
+REASON = "HEARTH_NATIVE_KERNELS switches them off"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "parameters", "reason", "said"),
+    [
+        (QUERY, {}, REASON, None),
+        (DORA, {}, None, None),
+        (DORA, {}, REASON, f"do not take part: {REASON}; add it to a model with PARAMETER backend"),
+        (DORA, {"backend": "llamacpp"}, REASON, REASON),
+        (DORA, {"backend": "torch"}, REASON, None),
+        (DORA, {"quantize": "int8"}, REASON, None),
+        (DORA, {"quantize": "none"}, REASON, REASON),
+        ([*DORA, *EMBEDDING], {}, None, "changes the embedding or experts too; train it without"),
+    ],
+)
+def test_dora_is_refused_where_llama_cpp_computes_without_our_kernels(
+    store: Store,
+    tensors: list[Tensor],
+    parameters: dict[str, Any],
+    reason: str | None,
+    said: str | None,
+) -> None:
+    base, name = Name.parse("base"), Name.parse("dora")
+    list(build(store, Description(base, files={"m": put(store, llama_file())})))
+    list(build(store, Description(base, from_model=base, parameters=parameters)))
+    adapter = put(store, gguf_file(KEYS, tensors))
+    added = build(store, Description(name, from_model=base, adapters=(adapter,)), reason)
+    if said is None:
+        list(added)
+        assert store.get(name).manifest.of_type(ADAPTER_TYPE)
+    else:
+        with pytest.raises(BuildError, match=said):
+            list(added)
+
+
+def test_dora_of_another_file_is_refused_for_a_checkpoint_that_keeps_its_quantization(
+    tmp_path: Path,
+) -> None:
+    facts = {CHECKPOINT.config: text("{}"), CHECKPOINT.quantization: text("FP8")}
+    kept = header(tmp_path, "kept", gguf_file({**llama_metadata(), **facts}, all_llama_tensors()))
+    assert kept.keeps_checkpoint
+    check_adapter(header(tmp_path, "plain", ADAPTER), kept)
+    with pytest.raises(BuildError, match=r"is one of DoRA, computed against .* another file"):
+        check_adapter(header(tmp_path, "dora", gguf_file(KEYS, DORA)), kept)
 
 
 def test_an_adapter_takes_the_place_of_the_one_before(store: Store) -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from modelfile.description import Description
+from modelfile.errors import BuildError
 from registry.errors import ModelMissing
 from registry.names import Name
 from registry.progress import Progress
@@ -17,7 +19,9 @@ from runner.library.library import Library
 from runner.library.pull import pull_model
 from runner.library.transfers import Reach
 from runner.settings import load
+from tests.adapter_files import write_adapter
 from tests.echo_models import install_echo
+from tests.gguf_files import llama_file
 
 
 @pytest.fixture
@@ -54,6 +58,30 @@ async def test_who_has_models_loaded_hears_of_every_name_that_changes(
     await library.delete("twin")
     assert changed == ["twin", "made", "twin", "twin"]
     assert sorted(model.name.short for model in library.models()) == ["echo", "made"]
+
+
+async def test_an_adapter_of_dora_is_refused_where_llama_cpp_has_a_gpu(
+    library: Library, tmp_path: Path
+) -> None:
+    async def yes() -> bool:
+        return True
+
+    def put(content: bytes) -> str:
+        with library.store.blob_writer() as writer:
+            writer.write(content)
+            return str(writer.commit()[0])
+
+    base, sources = Description(Name.parse("base")), CreateSources(files={"m": put(llama_file())})
+    await create_model(library, base, sources, Reach(), unseen)
+    a, b = np.ones((2, 64), np.float32), np.ones((64, 2), np.float32)
+    gains = {"blk.0.attn_q.weight": np.zeros(64, np.float32)}
+    file = write_adapter(tmp_path / "a.gguf", {"blk.0.attn_q.weight": (a, b)}, 2.0, gains=gains)
+    library.uses_gpu = yes
+    sources = CreateSources(from_model="base", adapters={"a.gguf": put(file.read_bytes())})
+    dora = Description(Name.parse("dora"))
+    with pytest.raises(BuildError, match=r"do not take part: llama\.cpp uses a GPU; add it to"):
+        await create_model(library, dora, sources, Reach(), unseen)
+    assert await library.without_kernels() == "llama.cpp uses a GPU"
 
 
 async def test_a_name_that_is_not_installed_is_told_with_near_ones(library: Library) -> None:

@@ -21,7 +21,7 @@ from runner.library.library import Library
 from runner.models import devices as module
 from runner.models import worker_process
 from runner.models.device_plan import GPU_HEADROOM_BYTES
-from runner.models.devices import Device, find_devices
+from runner.models.devices import Device, find_devices, uses_gpu
 from runner.models.lease import AskedModel
 from runner.models.manager import Manager
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, plan_memory
@@ -243,7 +243,7 @@ async def test_what_was_found_is_kept_until_another_build_or_boot(
     found = await find_devices(home / "state")
     assert [each.name for each in found.devices] == ["GPU0", "GPU1"]
     assert found.is_stale  # nothing but the driver tells what is free now
-    await find_devices(home / "state")
+    assert await uses_gpu(home / "state")
     assert len(asked) == 2
     monkeypatch.setattr(module, "worker_command", lambda *words: [sys.executable, "-c",
         "print('{\"devices\": [], \"torch_gpu\": false}')"])  # fmt: skip
