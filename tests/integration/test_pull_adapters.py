@@ -25,7 +25,7 @@ from tests.integration.test_pull_made import (
 )
 
 REPO, BASE = "someone/lora", "someone/base"
-CONFIG = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "base_model_name_or_path": BASE}
+CONFIG = {"peft_type": "LORA", "r": 64, "lora_alpha": 8, "base_model_name_or_path": BASE}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_dora_is_refused_where_the_kernels_are_switched_off(
         f"{name}magnitude_vector": weight("", "m", (64,)),
     }
     write_safetensors(tmp_path / "dora.safetensors", tensors, "F32")
-    config = json.dumps({**CONFIG, "use_dora": True}).encode()
+    config = json.dumps({**CONFIG, "use_dora": True, "r": 4}).encode()
     files = {"adapter_model.safetensors": (tmp_path / "dora.safetensors").read_bytes()}
     hub.add(BASE, base)
     hub.add(REPO, {"adapter_config.json": config, **files})
