@@ -19,6 +19,7 @@ from runner.backends.backend import Capacity, Row, SampledToken
 from runner.backends.torch.attention.block_pool import BlockPool
 from runner.backends.torch.attention.paged import AttentionStep, create_caches
 from runner.backends.torch.backend import TorchBackend
+from runner.backends.torch.executor import CacheGeometry, LocalExecutor
 from runner.engine.engine import Engine
 from runner.types import GenerateRequest, SamplingParams
 from tests.fake_backend import FakeTokenizer
@@ -63,7 +64,9 @@ def backend_of(kind: type[TorchBackend], sequences: int) -> TorchBackend:
     )
     caches = create_caches(1, (blocks, BLOCK, 1, 1), torch.float32, "cpu")
     pool = BlockPool(blocks, BLOCK, sequences, CONTEXT)
-    return kind(NullModel(256 + sequences), capacity, caches, pool, "cpu")
+    geometry = CacheGeometry(BLOCK, sequences, CONTEXT // BLOCK)
+    executor = LocalExecutor(NullModel(256 + sequences), caches, geometry, "cpu")
+    return kind(executor, capacity, pool)
 
 
 def stepper(kind: type[TorchBackend], sequences: int) -> Callable[[], object]:

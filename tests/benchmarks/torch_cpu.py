@@ -96,6 +96,7 @@ def hearth(folder: Path, threads: int) -> Generate:
     from runner.backends.torch.attention.block_pool import BlockPool
     from runner.backends.torch.attention.paged import create_caches
     from runner.backends.torch.backend import TorchBackend
+    from runner.backends.torch.executor import CacheGeometry, LocalExecutor
     from runner.backends.torch.layers.decoder import Decoder
     from runner.backends.torch.loading.loader import build_model
     from runner.backends.torch.loading.memory_plan import dtype_for
@@ -125,7 +126,8 @@ def hearth(folder: Path, threads: int) -> Generate:
     shape = source.config.shape
     caches = create_caches(shape.layers, (blocks, 16, shape.heads_kv, shape.head), dtype, "cpu")
     pool = BlockPool(blocks, 16, 16, context)
-    engine = Engine(TorchBackend(model, capacity, caches, pool, "cpu"), Silent())
+    executor = LocalExecutor(model, caches, CacheGeometry(16, 16, context // 16), "cpu")
+    engine = Engine(TorchBackend(executor, capacity, pool), Silent())
     return driver(engine)
 
 
