@@ -10,7 +10,7 @@ from runner.engine.schemas.algebra import Algebra, TooMuch
 from runner.engine.schemas.document import Document
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
-from runner.engine.schemas.places import Places, without_unique
+from runner.engine.schemas.places import Places, has_unique
 from runner.engine.schemas.rules import rules
 from runner.engine.schemas.written import Writer
 from runner.errors import InvalidRequest
@@ -72,6 +72,11 @@ def misread(schema: Any) -> bool:
     return False
 
 
-def unique_places(schema: dict[str, Any]) -> Places | None:
-    """Where a rewritten schema has arrays whose items must differ; None: nowhere."""
-    return None if without_unique(schema) == schema else Places(schema)
+def kept_apart(schema: dict[str, Any], param: str) -> tuple[dict[str, Any], Places | None]:
+    """A rewritten schema without uniqueItems, and the places of arrays whose items must differ;
+    None: there are none. Raises InvalidRequest as rewritten does."""
+    if not has_unique(schema):
+        return schema, None
+    with _named_faults(param):
+        places = Places(schema)
+        return places.plain(), places

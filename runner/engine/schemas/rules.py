@@ -1,7 +1,9 @@
 """A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
 
-That is `steps`, an array's items as an automaton, and `fraction`, numbers that are no integers
-between two integers. All without them stays JSON schema inside the rules.
+That is `steps`, an array's items as an automaton, `fraction`, numbers that are no integers between
+two integers, `counted`, an object with optional properties and a number of them, and `repeats`, an
+array that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are
+lists. All without them stays JSON schema inside the rules.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.texts import Texts
 
-STEPS, FRACTION = "steps", "fraction"
+STEPS, FRACTION, COUNTED, REPEATS = _KEYWORDS = ("steps", "fraction", "counted", "repeats")
+REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's; may stand behind the bracket
 MAX_RULES = 5_000
 MAX_S = 0.5  # of processor time
 _DATA = ("enum", "required")
@@ -28,17 +31,17 @@ _TINY = r"/[1-9][eE]-0*[1-9][0-9]*/"
 
 def needs_rules(schema: Any) -> bool:
     """Whether a written schema has such keywords."""
-    return any(STEPS in each or FRACTION in each for each in _within(schema))
+    return any(True for _ in _within(schema))
 
 
 def _within(schema: Any) -> Iterator[dict[str, Any]]:
-    """It and all schemas in it. Names of properties are not told from keywords: each name that is
-    a keyword has a schema for a value, where the keyword's has none."""
+    """Those with such keywords, of it and all schemas in it. Names of properties are not told from
+    keywords: each name that is a keyword has a schema for a value, where the keyword has a list."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if isinstance(value.get(STEPS), list) or isinstance(value.get(FRACTION), list):
+            if any(isinstance(value.get(keyword), list) for keyword in _KEYWORDS):
                 yield value
             waiting += _parts(value)
         elif isinstance(value, list):
@@ -143,11 +146,10 @@ class _Rules:
             self._lines.append(f"{name}_{at}: {' | '.join([*ends, *behind])}")
             if at == 0:
                 self._lines.append(f"{name}: {' | '.join([*ends, *ways])}")
-        return f'"[" {self._ws} {name}'
+        mark = f"{REPEATS_TOKEN}? " if REPEATS in schema else ""
+        return f'"[" {mark}{self._ws} {name}'
 
     def _object(self, schema: dict[str, Any]) -> str:
-        if "minProperties" in schema or "maxProperties" in schema:
-            raise Unsupported("`minProperties` beside `contains` is not supported")
         listed: dict[str, Any] = schema.get("properties", {})
         required = schema.get("required", [])
         known = {**listed, **{one: self._at(schema, one) for one in required if one not in listed}}
@@ -162,27 +164,43 @@ class _Rules:
         others = self._others(schema, list(known))
         if others:
             self._lines.append(f"{name}_other: {' | '.join(others)}")
-        for at in range(len(members), -1, -1):
-            self._lines += self._members(name, members, at, bool(others))
-        return f'"{{" {self._ws} {name}_first_0'
+        low, high = schema.get("minProperties", 0), schema.get("maxProperties")
+        return f'"{{" {self._ws} {self._members(name, members, bool(others), low, high)}'
 
     def _pair(self, key: str, value: Any) -> str:
         return f'{key} {self._ws} ":" {self._ws} {self._rule(value)}'
 
     def _members(
-        self, name: str, members: list[tuple[str, bool]], at: int, others: bool
-    ) -> Iterator[str]:
-        """What may follow where the known properties from `at` on are left: at the object's begin,
-        and behind a property."""
-        if at == len(members):
-            more = f"{name}_other {self._ws} {name}_next_{at}"
-            yield f'{name}_first_{at}: "}}"' + (f" | {more}" if others else "")
-            yield f'{name}_next_{at}: "}}"' + (f' | "," {self._ws} {more}' if others else "")
-            return
-        member, is_required = members[at]
-        for kind, comma in (("first", ""), ("next", f'"," {self._ws} ')):
-            skipped = "" if is_required else f" | {name}_{kind}_{at + 1}"
-            yield f"{name}_{kind}_{at}: {comma}{member} {self._ws} {name}_next_{at + 1}{skipped}"
+        self, name: str, members: list[tuple[str, bool]], others: bool, low: int, high: int | None
+    ) -> str:
+        """The rule for what stands between the brackets of an object, which has low to high
+        properties: what may follow where the known ones from `at` on are left and so many came."""
+        last = max(low, 1) if high is None else high  # more are not counted
+        if (len(members) + 1) * (last + 1) > MAX_RULES:
+            raise Unsupported("`minProperties` or `maxProperties` is too large here")
+        alive: set[tuple[int, int]] = set()
+        for at in range(len(members), -1, -1):
+            for count in range(last, -1, -1):
+                comma = f'"," {self._ws} ' if count else ""
+                after = min(count + 1, last)
+                goes_on = high is None or count < high
+                ways = []
+                if at == len(members):
+                    ways += ['"}"'] if count >= low else []
+                    if others and goes_on and (ways or (at, after) in alive):
+                        ways.append(f"{comma}{name}_other {self._ws} {name}_{at}_{after}")
+                else:
+                    member, is_required = members[at]
+                    if goes_on and (at + 1, after) in alive:
+                        ways.append(f"{comma}{member} {self._ws} {name}_{at + 1}_{after}")
+                    if not is_required and (at + 1, count) in alive:
+                        ways.append(f"{name}_{at + 1}_{count}")
+                if ways:
+                    alive.add((at, count))
+                    self._lines.append(f"{name}_{at}_{count}: {' | '.join(ways)}")
+        if (0, 0) not in alive:
+            raise Unsupported("an object that nothing can match is not supported here")
+        return f"{name}_0_0"
 
     def _at(self, schema: dict[str, Any], name: str) -> Any:
         for pattern, value in schema.get("patternProperties", {}).items():
@@ -243,7 +261,7 @@ def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
     low, high = schema.get("minItems", 0), schema.get("maxItems")
     count = max(len(prefix), low) if high is None else high
     if count > MAX_RULES:
-        raise Unsupported("`minItems` or `maxItems` beside `contains` is too large")
+        raise Unsupported("`minItems` or `maxItems` is too large here")
     found = []
     for at in range(count + 1):
         item = prefix[at] if at < len(prefix) else rest

@@ -26,7 +26,7 @@ from runner.engine.schemas.expressions import (
     place_of,
 )
 from runner.engine.schemas.languages import Term
-from runner.engine.schemas.rules import FRACTION, STEPS
+from runner.engine.schemas.rules import COUNTED, FRACTION, STEPS
 from runner.engine.schemas.shapes import (
     ANY,
     Arr,
@@ -96,8 +96,7 @@ class Writer:
             if isinstance(shape, Arr):
                 found.update(dict.fromkeys(self._positions(shape)))
             elif isinstance(shape, Obj):
-                for each in self._named(shape):
-                    found.update(dict.fromkeys(self._counted(each)))
+                found.update(dict.fromkeys(map(_counted, self._named(shape))))
             else:
                 found[shape] = None
             if len(found) > 8 * MAX_EXPANDED:
@@ -226,42 +225,6 @@ class Writer:
                 return plain[0]
         return None
 
-    def _counted(self, shape: Obj) -> Iterator[Obj]:
-        """With counts of properties that llguidance can keep: where all known ones are required."""
-        optional = [name for name, value in shape.known
-                    if name not in shape.required and value is not False]  # fmt: skip
-        closed = shape.extra is False and not shape.patterns
-        low = shape.low if shape.low > len(shape.required) else 0
-        high = shape.high
-        if high is not None and closed and high >= len(shape.required) + len(optional):
-            high = None
-        if (not low and high is None) or not optional:
-            yield replace(shape, low=low, high=high)
-            return
-        if high is None and closed:
-            sizes = [low - len(shape.required)]
-        else:
-            sizes = list(range(len(optional) + 1))
-        count = 0
-        for size in sizes:
-            for chosen in itertools.combinations(optional, size):
-                count += 1
-                if count > MAX_EXPANDED:
-                    raise Unsupported(
-                        "`minProperties` or `maxProperties` beside so many optional properties is"
-                        " not supported"
-                    )
-                required = (*shape.required, *chosen)
-                if high is not None and len(required) > high:
-                    continue
-                if high is None and closed:
-                    yield replace(shape, required=required, low=0)
-                    continue
-                known = tuple((name, False if name in optional and name not in chosen else value)
-                              for name, value in shape.known)  # fmt: skip
-                left = low if low > len(required) else 0
-                yield replace(shape, known=known, required=required, low=left, high=high)
-
     def _choice(self, shapes: Sequence[Shape]) -> Schema:
         if len(shapes) == len(ANY) and set(shapes) == set(ANY):
             return True
@@ -349,6 +312,9 @@ class Writer:
             found["minProperties"] = shape.low
         if shape.high is not None:
             found["maxProperties"] = shape.high
+        is_counted = shape.low or shape.high is not None
+        if is_counted and any(name not in shape.required for name, _ in shape.known):
+            found[COUNTED] = []
         return found
 
     def _apart(self, shape: Obj) -> list[tuple[str, Expression]]:
@@ -378,6 +344,14 @@ class Writer:
         if len(plain) == 1:
             return plain[0]
         return self._algebra.texts.written(self._algebra.texts.term(pattern))
+
+
+def _counted(shape: Obj) -> Obj:
+    """Without counts that say nothing."""
+    possible = {*shape.required, *(name for name, value in shape.known if value is not False)}
+    closed = shape.extra is False and not shape.patterns
+    high = None if closed and (shape.high or 0) >= len(possible) else shape.high
+    return replace(shape, low=shape.low if shape.low > len(shape.required) else 0, high=high)
 
 
 def _number(shape: Num) -> dict[str, Any]:
