@@ -24,9 +24,8 @@ _DATA = ("enum", "required")
 
 # A text as llguidance's JSON schema has it: each character in one way
 _TEXT = r'/"([^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(0[0-7bef]|1[0-9a-f]|7f))*"/'
-_FRACTION = r"/\.[0-9]*[1-9][0-9]*/"
-_SMALL = r"/(\.[0-9]*[1-9][0-9]*)[eE]-[0-9]+/"
-_TINY = r"/[1-9][eE]-0*[1-9][0-9]*/"
+_PLACES = r"\.[0-9]*[1-9][0-9]*"
+_SMALL = r"[1-9](\.[0-9]+)?[eE]-0*[1-9][0-9]*"  # less than 1
 
 
 def needs_rules(schema: Any) -> bool:
@@ -119,7 +118,7 @@ class _Rules:
             return " | ".join(self._rule(each) for each in schema["anyOf"])
         if FRACTION in schema:
             low, high = schema[FRACTION]
-            return _fraction(low, high, self._json)
+            return _fraction(low, high)
         return self._array(schema) if schema["type"] == "array" else self._object(schema)
 
     def _json(self, schema: dict[str, Any]) -> str:
@@ -271,19 +270,46 @@ def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _fraction(low: int | None, high: int | None, as_json: Any) -> str:
-    """Numbers that are no integers, between two integers."""
-    if low is None and high is None:
-        whole = as_json({"type": "integer", "minimum": 0})
-        number = f"({whole} ({_FRACTION} | {_SMALL}) | {_TINY})"
-        return f'"-"? {number}'
+def _fraction(low: int | None, high: int | None) -> str:
+    """Numbers that are no integers, between two integers that differ. As one expression: of a
+    number that is taken apart llguidance reads as much as another alternative has."""
     ways = []
-    for sign, least, most in (("", low, high), ('"-" ', _minus(high), _minus(low))):
-        if most is None or most > 0:  # of the integer part
-            bounds: dict[str, Any] = {"type": "integer", "minimum": max(least or 0, 0)}
-            bounds |= {} if most is None else {"maximum": most - 1}
-            ways.append(f"{sign}{as_json(bounds)} {_FRACTION}")
-    return " | ".join(ways)
+    for sign, least, most in (("", low, high), ("-", _minus(high), _minus(low))):
+        least = max(least or 0, 0)  # of the integer part
+        if most is None or most > least:
+            whole = _integers(least, None if most is None else most - 1)
+            exponent = "" if least or most is not None else "([eE]-[0-9]+)?"
+            ways.append(f"{sign}{whole}{_PLACES}{exponent}")
+            ways += [] if least else [sign + _SMALL]
+    return f"/{'|'.join(ways)}/"
+
+
+def _integers(low: int, high: int | None) -> str:
+    """From low on, which is not negative, up to high."""
+    first, last = len(str(low)), len(str(low if high is None else high))
+    ways = []
+    for digits in range(first, last + 1):
+        least = str(low) if digits == first else "1" + "0" * (digits - 1)
+        most = "9" * digits if high is None or digits < last else str(high)
+        ways.append(_between(least, most))
+    if high is None:
+        ways.append(f"[1-9][0-9]{{{first},}}")
+    return f"({'|'.join(ways)})"
+
+
+def _between(low: str, high: str) -> str:
+    """Digits from low to high, which are as many."""
+    if not low:
+        return ""
+    rest = len(low) - 1
+    if (low[1:], high[1:]) == ("0" * rest, "9" * rest):
+        return f"[{low[0]}-{high[0]}]" + (f"[0-9]{{{rest}}}" if rest else "")
+    if low[0] == high[0]:
+        return low[0] + _between(low[1:], high[1:])
+    ways = [low[0] + _between(low[1:], "9" * rest), high[0] + _between("0" * rest, high[1:])]
+    if int(high[0]) - int(low[0]) > 1:
+        ways.append(f"[{int(low[0]) + 1}-{int(high[0]) - 1}][0-9]{{{rest}}}")
+    return f"({'|'.join(ways)})"
 
 
 def _minus(number: int | None) -> int | None:
