@@ -148,7 +148,9 @@ class Algebra:
         schema, document = node.schema, self.document
         if "$ref" in schema and document.draft < 2019:
             return self.shapes(document.target(node, "$ref"))
-        found: Sequence[Shape] = self._fitting(base_shapes(node, document))
+        found: Sequence[Shape] = self._fitting(
+            map(self.meeting.with_patterns, base_shapes(node, document))
+        )
         if document.has(schema, "const"):
             found = self.met(found, literal_shapes([schema["const"]], node, document))
         if "enum" in schema:

@@ -153,6 +153,22 @@ class Meeting:
         found = [value for one, value in shape.patterns if self._texts.matches(one, name)]
         return all_of(found) if found else shape.extra
 
+    def with_patterns(self, shape: Shape) -> Shape:
+        """The same, with what patterns say of known properties said of these. A pattern that cannot
+        be taken apart is left to who reads what is written."""
+        if not isinstance(shape, Obj) or not shape.patterns:
+            return shape
+        known = tuple((name, all_of([value, *self.patterns_of(shape, name)]))
+                      for name, value in shape.known)  # fmt: skip
+        return replace(shape, known=known)
+
+    def patterns_of(self, shape: Obj, name: str) -> list[Expression]:
+        """What the patterns say that are found in a name, as far as this can be known."""
+        try:
+            return [value for one, value in shape.patterns if self._texts.matches(one, name)]
+        except Unsupported:
+            return []
+
     def _objects(self, one: Obj, other: Obj) -> Obj:
         names = dict.fromkeys([name for name, _ in (*one.known, *other.known)])
         return Obj(

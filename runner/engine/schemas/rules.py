@@ -1,7 +1,7 @@
 """A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
 
 That is `steps`, an array's items as an automaton, `fraction`, numbers that are no integers between
-two integers, `counted`, an object with optional properties and a number of them, and `repeats`, an
+two integers, `members`, an object whose properties are told apart here, and `repeats`, an
 array that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are
 lists. All without them stays JSON schema inside the rules.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.texts import Texts
 
-STEPS, FRACTION, COUNTED, REPEATS = _KEYWORDS = ("steps", "fraction", "counted", "repeats")
+STEPS, FRACTION, MEMBERS, REPEATS = _KEYWORDS = ("steps", "fraction", "members", "repeats")
 REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's; may stand behind the bracket
 MAX_RULES = 5_000
 MAX_S = 0.5  # of processor time

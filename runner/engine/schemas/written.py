@@ -26,7 +26,7 @@ from runner.engine.schemas.expressions import (
     place_of,
 )
 from runner.engine.schemas.languages import Term
-from runner.engine.schemas.rules import COUNTED, FRACTION, STEPS
+from runner.engine.schemas.rules import FRACTION, MEMBERS, STEPS
 from runner.engine.schemas.shapes import (
     ANY,
     Arr,
@@ -312,10 +312,18 @@ class Writer:
             found["minProperties"] = shape.low
         if shape.high is not None:
             found["maxProperties"] = shape.high
+        if self._is_ruled(shape):
+            found[MEMBERS] = []
+        return found
+
+    def _is_ruled(self, shape: Obj) -> bool:
+        """Whether llguidance does not take it: it counts required properties only, applies patterns
+        to listed ones too, and seldom knows that patterns do not overlap."""
         is_counted = shape.low or shape.high is not None
         if is_counted and any(name not in shape.required for name, _ in shape.known):
-            found[COUNTED] = []
-        return found
+            return True
+        patterns_of = self._algebra.meeting.patterns_of
+        return len(shape.patterns) > 1 or any(patterns_of(shape, name) for name, _ in shape.known)
 
     def _apart(self, shape: Obj) -> list[tuple[str, Expression]]:
         """The patterns, none of which overlap."""

@@ -54,6 +54,37 @@ KINDS = {
             [{"ab": "x"}, {"a": 1}],
         ),
         (
+            {"properties": {"ab": {"contains": {"const": 1}}},
+             "patternProperties": {"^a": {"maxItems": 1}}},
+            [{"ab": [1], "ac": [2]}, {"ab": 3}],
+            [{"ab": [1, 2]}, {"ab": [2]}, {"ac": [1, 2]}],
+        ),
+        (
+            {"properties": {"ab": {"type": "string"}}, "propertyNames": {"pattern": "^a"},
+             "additionalProperties": {"type": "integer"}},
+            [{"ab": "x", "ac": 1}],
+            [{"ab": 1}, {"ac": "x"}, {"b": 1}],
+        ),
+        (
+            {"not": {"properties": {"ab": {"type": "integer"}}, "additionalProperties": False,
+                     "patternProperties": {"^a": {"minimum": 3}}},
+             "properties": {"ab": {}}, "additionalProperties": False},
+            [{"ab": 1}, {"ab": "x"}],
+            [{"ab": 3}, {}],
+        ),
+        (
+            {"patternProperties": {"^[a-z][0-9a-z_]*": {"$ref": "#"}}, "not": {"type": "integer"},
+             "properties": {"kind": {"const": "d"}}, "additionalProperties": False},
+            [{"a": {"kind": "d"}, "b": "c"}, {"a": {}}],
+            [{"kind": "e"}, {"a": {"a": 1}}, {"A": "b"}],
+        ),
+        (
+            {"properties": {f"p{n}": {"type": "integer"} for n in range(12)}, "minProperties": 3,
+             "maxProperties": 4, "not": {"required": ["p1"]}},
+            [{"p0": 1, "p5": 2, "p9": 3}, {"p0": 1, "p5": 2, "x": 3, "y": 4}],
+            [{"p0": 1, "p5": 2}, {"p0": 1, "p1": 1, "p2": 1}, {f"p{n}": n for n in range(2, 7)}],
+        ),
+        (
             {"properties": {"a": {}, "b": {}, "c": {}}, "minProperties": 2, "type": "object",
              "additionalProperties": False},
             [{"a": 1, "c": 1}],
