@@ -6,6 +6,7 @@ properties, and look-around in what is repeated have no language here.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,10 @@ _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 _MAX_UNROLLED = 8
+# What Rust takes for an empty set, sets within sets, or a count
+_FOREIGN = re.compile(
+    r"\[\^?\]|\[(?:[^\]\\]|\\.)*?(?:\[|&&|--|~~)|\{(?!\d+(?:,\d*)?\})|\\c[A-Za-z]", re.ASCII
+)
 _MAX_NESTING = 60
 
 
@@ -67,9 +72,11 @@ def plain_patterns(pattern: str, languages: Languages) -> list[str]:
     """Patterns without look-around, of Rust's syntax, that a text with this one has all. Raises
     NotRegular, TooLarge."""
     node = _Parser(pattern).parsed()
-    if not _looks_around(node):
-        return [pattern]
     meaning = _Meaning(languages)
+    if not _looks_around(node):
+        if _repeats_anchor(node):
+            return [languages.regex(meaning.found(node))]
+        return ["".join(map(_written, _spliced(node))) if is_foreign(pattern) else pattern]
     parts = _spliced(node)
     if node.kind == "alt" or not parts or parts[0].kind != "start":
         return [languages.regex(meaning.found(node))]
@@ -89,6 +96,11 @@ def plain_patterns(pattern: str, languages: Languages) -> list[str]:
     return found
 
 
+def is_foreign(pattern: str) -> bool:
+    """Whether Rust may take a pattern for something else, or for none."""
+    return _FOREIGN.search(pattern) is not None
+
+
 def _written(node: _Node) -> str:
     if node.kind == "set":
         return written_class(node.parts[0])
@@ -105,6 +117,11 @@ def _looks_around(node: _Node) -> bool:
     return node.kind in ("ahead", "behind") or any(
         _looks_around(part) for part in node.parts if isinstance(part, _Node)
     )
+
+
+def _repeats_anchor(node: _Node) -> bool:
+    parts = (part for part in node.parts if isinstance(part, _Node))
+    return (node.kind == "repeat" and node.looks) or any(map(_repeats_anchor, parts))
 
 
 class _Parser:
@@ -367,9 +384,9 @@ class _Meaning:
             raise NotRegular("look-behind that is not at the end")
         if not node.looks:
             return languages.cat(self._plain(node), rest)
-        return self._unrolled(node, rest)
+        return self._unrolled(node, rest, at_start=at_start)
 
-    def _unrolled(self, node: _Node, rest: Term) -> Term:
+    def _unrolled(self, node: _Node, rest: Term, *, at_start: bool) -> Term:
         """A repetition of what looks around."""
         (inner,) = node.parts
         if node.high is None and rest is self._l.blank and (free := self._free_of(inner)):
@@ -380,7 +397,7 @@ class _Meaning:
             raise NotRegular("look-around in what is repeated")
         found = rest
         for count in range(node.high, 0, -1):
-            once = self._step(inner, found)
+            once = self._step(inner, found, at_start=at_start and count == 1)
             found = once if count <= node.low else self._l.union([rest, once])
         return found
 

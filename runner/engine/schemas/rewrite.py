@@ -10,6 +10,7 @@ from runner.engine.schemas.algebra import Algebra, TooMuch
 from runner.engine.schemas.document import Document
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
+from runner.engine.schemas.patterns import is_foreign
 from runner.engine.schemas.places import Places, has_unique
 from runner.engine.schemas.rules import rules
 from runner.engine.schemas.written import Writer
@@ -55,21 +56,27 @@ def _named_faults(param: str) -> Iterator[None]:
 
 
 def misread(schema: Any) -> bool:
-    """Whether llguidance takes a schema for more than its dialect says: up to draft 7, nothing
-    beside `$ref` counts."""
+    """Whether llguidance takes a schema for more than its dialect says, or a pattern for another
+    one: up to draft 7, nothing beside `$ref` counts."""
     said = schema.get("$schema") if isinstance(schema, dict) else None
-    if not isinstance(said, str) or not any(f"draft-0{number}" in said for number in (4, 6, 7)):
-        return False
+    old = isinstance(said, str) and any(f"draft-0{number}" in said for number in (4, 6, 7))
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+            if old and isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+                return True
+            patterns = [value.get("pattern"), *_names_of(value.get("patternProperties"))]
+            if any(isinstance(one, str) and is_foreign(one) for one in patterns):
                 return True
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
     return False
+
+
+def _names_of(value: Any) -> Iterator[str]:
+    yield from value if isinstance(value, dict) else ()
 
 
 def kept_apart(schema: dict[str, Any], param: str) -> tuple[dict[str, Any], Places | None]:

@@ -46,12 +46,13 @@ class Texts:
         return self._apart[key]
 
     def plain(self, pattern: str) -> list[str]:
-        """Patterns without look-around that a text has all where it has this one."""
-        if "(?=" not in pattern and "(?!" not in pattern and "(?<" not in pattern:
-            return [pattern]
+        """Patterns without look-around, in Rust's syntax, that a text has all where it has this
+        one."""
         try:
             return plain_patterns(pattern, self.languages)
         except NotRegular as error:
+            if not any(look in pattern for look in ("(?=", "(?!", "(?<")):
+                return [pattern]
             raise Unsupported(f"`pattern` with {error} is not supported") from None
         except TooLarge:
             raise Unsupported("`pattern`: the look-around is too large") from None
