@@ -31,6 +31,7 @@ MAX_MEETINGS = 60_000
 MAX_S = 0.5  # of processor time
 _MAX_DEPTH = 40  # of properties that are looked into, to know whether anything matches
 
+_MAX_COMPARED = 40  # shapes of which each may be part of another
 _MAX_EVALUATED = 4  # of anyOf, where it matters which of them match
 
 
@@ -136,10 +137,20 @@ class Algebra:
             return context
         if isinstance(part, Or):
             found = [shape for each in part.parts for shape in self._within(context, each)]
-            return list(dict.fromkeys(found))
+            return self._without_included(list(dict.fromkeys(found)))
         if isinstance(part, Not):
             return self._but(context, self.shapes(part.part), place_of(part.part))
         return self.met(context, self.shapes(part))
+
+    def _without_included(self, shapes: list[Shape]) -> list[Shape]:
+        """The same without shapes that are part of another one."""
+        if self.document.evaluates or len(shapes) > _MAX_COMPARED:
+            return shapes
+        kept = list(shapes)
+        for shape in shapes:
+            if any(one is not shape and self.meeting.includes(one, shape) for one in kept):
+                kept.remove(shape)
+        return kept
 
     def _fitting(self, shapes: Any) -> list[Shape]:
         return [shape for shape in shapes if self.meeting.meet(shape, shape) is not None]
@@ -222,8 +233,10 @@ class Algebra:
                 then = self.document.made({"required": needed}, node.path)
             else:
                 then = self.document.child(node, needed, keyword, name)
-            there = self.document.made({"type": "object", "required": [name]}, node.path)
-            found.append(any_of([absent, all_of([there, then])]))
+            if self.document.evaluates:  # it matters whether `then` has been asked
+                there = self.document.made({"type": "object", "required": [name]}, node.path)
+                then = all_of([there, then])
+            found.append(any_of([absent, then]))
         return found
 
     def _one_of(

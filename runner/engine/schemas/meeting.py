@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.engine.schemas.expressions import Expression, Unsupported, all_of
+from runner.engine.schemas.expressions import Expression, Unsupported, all_of, negated
 from runner.engine.schemas.shapes import Arr, Boolean, Null, Num, Number, Obj, Other, Shape, Str
 from runner.engine.schemas.texts import Texts
+
+_MAX_LOOKED_INTO = 1  # properties, to know whether an object includes another one
 
 
 class Meeting:
@@ -44,6 +46,30 @@ class Meeting:
         if isinstance(one, Obj) and isinstance(other, Obj):
             return self.object(self._objects(one, other))
         return None
+
+    def includes(self, one: Shape, other: Shape) -> bool:
+        """Whether it is known that the other one is part of this one."""
+        if isinstance(one, Obj) and isinstance(other, Obj):
+            return self._includes_object(one, other)
+        if isinstance(one, Arr) and isinstance(other, Arr):
+            return one.unique in (None, other.unique) and _arrays(other, one) == other
+        if isinstance(one, Str) and isinstance(other, Str):
+            return _strings(other, one) == other
+        if isinstance(one, Num) and isinstance(other, Num):
+            return _numbers(other, one) == other
+        return one == other
+
+    def _includes_object(self, one: Obj, other: Obj) -> bool:
+        if not {*one.required} <= {*other.required} or one.patterns != other.patterns:
+            return False
+        both = self._objects(other, one)
+        if replace(both, known=()) != replace(other, known=()):
+            return False
+        parts = [(self.at(other, name), self.at(one, name)) for name, _ in both.known]
+        left = [pair for pair in parts if all_of(pair) != pair[0]]
+        return len(left) <= _MAX_LOOKED_INTO and all(
+            self._is_empty(all_of([inner, negated(outer)])) for inner, outer in left
+        )
 
     def number(self, shape: Num) -> Num | None:
         """The same without values that do not fit; None: nothing fits."""
