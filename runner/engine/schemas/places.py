@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
-from runner.engine.schemas.rules import REPEATS, STEPS
+from runner.engine.schemas.rules import MEMBERS, REPEATS, STEPS
 from runner.engine.schemas.texts import Texts
 
 MAX_LISTED = 1_000  # texts of an item that are told apart before they are whole
@@ -75,6 +75,7 @@ class Places:
             for name in schema.get("properties", ()):
                 yield self.property(place, name)
             others += schema.get("patternProperties", {}).values()
+            others += [each for way in schema.get(MEMBERS, ())[1:] for *_, each in way["others"]]
             others.append(schema.get("additionalProperties", schema))
         yield self._place(others)
         for index in range(self._longest_prefix(place) + 1):
@@ -112,9 +113,12 @@ class Places:
         if (place, name) not in self._known:
             found: list[Any] = []
             for schema in self._of(place, "object"):
+                ways = schema.get(MEMBERS, ())[1:]
                 if name in schema.get("properties", ()):
                     found.append(schema["properties"][name])
+                    found += [way["properties"][name] for way in ways if name in way["properties"]]
                     continue
+                found += [value for way in ways for *_, value in way["others"]]
                 patterns = schema.get("patternProperties", {})
                 fitting = [value for one, value in patterns.items() if self._matches(one, name)]
                 found += fitting or [schema.get("additionalProperties", schema)]
@@ -208,7 +212,16 @@ def _with_parts(schema: dict[str, Any], changed: Callable[[Any], Any]) -> dict[s
             {**state, "items": [[changed(part), to] for part, to in state["items"]]}
             for state in found[STEPS]
         ]
+    if MEMBERS in found:
+        count, *ways = found[MEMBERS]
+        found[MEMBERS] = [count, *(_changed_way(way, changed) for way in ways)]
     return found
+
+
+def _changed_way(way: dict[str, Any], changed: Callable[[Any], Any]) -> dict[str, Any]:
+    known = {name: changed(each) for name, each in way["properties"].items()}
+    others = [[*names, changed(each)] for *names, each in way["others"]]
+    return {**way, "properties": known, "others": others}
 
 
 def _explicit(schema: Any) -> Any:

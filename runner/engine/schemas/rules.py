@@ -1,16 +1,23 @@
 """A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
 
 That is `steps`, an array's items as an automaton, `fraction`, numbers that are no integers between
-two integers, `members`, an object whose properties are told apart here, and `repeats`, an
-array that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are
-lists. All without them stays JSON schema inside the rules.
+two integers, `members`, an object whose properties are told apart here, and `repeats`, an array
+that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are lists.
+All without them stays JSON schema inside the rules.
+
+`members` begins with how many needs an object has, each for a property of some kind. Then come the
+ways to meet some of them by one property: `needs` by number, `properties` with the values of listed
+ones, and of others the pattern of patternProperties, an expression for the names (None: all of
+those) and the value.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from runner.engine.schemas.expressions import Unsupported
@@ -155,51 +162,65 @@ class _Rules:
         if any(known[one] is False for one in required):
             raise Unsupported("a required property that nothing can match is not supported here")
         name = self._new(f"{{{len(self._names)}")
-        members = [
-            (self._pair(_quoted(_quoted(key)), value), key in required)
-            for key, value in known.items()
-            if value is not False
-        ]
-        others = self._others(schema, list(known))
-        if others:
-            self._lines.append(f"{name}_other: {' | '.join(others)}")
+        count, *ways = schema.get(MEMBERS, [0])
         low, high = schema.get("minProperties", 0), schema.get("maxProperties")
-        return f'"{{" {self._ws} {self._members(name, members, bool(others), low, high)}'
+        members = [
+            _Member(
+                [(self._pair(_quoted(_quoted(key)), each), met)
+                 for each, met in [(value, 0), *_met(ways, key)] if each is not False],
+                key in required,
+            )
+            for key, value in known.items()
+        ]  # fmt: skip
+        others = self._others(schema, list(known), ways)
+        start = self._members(
+            name, [one for one in members if one.pairs], others, (low, high, count)
+        )
+        return f'"{{" {self._ws} {start}'
 
     def _pair(self, key: str, value: Any) -> str:
         return f'{key} {self._ws} ":" {self._ws} {self._rule(value)}'
 
     def _members(
-        self, name: str, members: list[tuple[str, bool]], others: bool, low: int, high: int | None
+        self,
+        name: str,
+        members: list[_Member],
+        others: dict[int, list[str]],
+        counts: tuple[int, int | None, int],
     ) -> str:
-        """The rule for what stands between the brackets of an object, which has low to high
-        properties: what may follow where the known ones from `at` on are left and so many came."""
+        """The rule for what stands between the brackets of an object. counts: its properties, at
+        least and at most, and the needs. A rule says what may follow where the members from `at` on
+        are left, so many properties have come, and the needs of a bit set are met."""
+        low, high, needs = counts
         last = max(low, 1) if high is None else high  # more are not counted
-        if (len(members) + 1) * (last + 1) > MAX_RULES:
-            raise Unsupported("`minProperties` or `maxProperties` is too large here")
-        alive: set[tuple[int, int]] = set()
+        if (len(members) + 1) * (last + 1) << needs > MAX_RULES:
+            raise Unsupported("an object of so many properties is not supported here")
+        for met, pairs in others.items():
+            self._lines.append(f"{name}_other_{met}: {' | '.join(pairs)}")
+        alive: set[tuple[int, int, int]] = set()
         for at in range(len(members), -1, -1):
-            for count in range(last, -1, -1):
-                comma = f'"," {self._ws} ' if count else ""
-                after = min(count + 1, last)
-                goes_on = high is None or count < high
-                ways = []
+            for count, met in itertools.product(
+                range(last, -1, -1), range((1 << needs) - 1, -1, -1)
+            ):
+                ends = at == len(members) and count >= low and met == (1 << needs) - 1
+                ways = ['"}"'] if ends else []
+                member = members[at] if at < len(members) else _Member([], False)
+                following = [(pair, met | more, at + 1) for pair, more in member.pairs]
                 if at == len(members):
-                    ways += ['"}"'] if count >= low else []
-                    if others and goes_on and (ways or (at, after) in alive):
-                        ways.append(f"{comma}{name}_other {self._ws} {name}_{at}_{after}")
-                else:
-                    member, is_required = members[at]
-                    if goes_on and (at + 1, after) in alive:
-                        ways.append(f"{comma}{member} {self._ws} {name}_{at + 1}_{after}")
-                    if not is_required and (at + 1, count) in alive:
-                        ways.append(f"{name}_{at + 1}_{count}")
+                    following = [(f"{name}_other_{more}", met | more, at) for more in others]
+                for pair, then, to in following if high is None or count < high else []:
+                    after = (to, min(count + 1, last), then)
+                    if after in alive or (ways and after == (at, count, met)):
+                        comma = f'"," {self._ws} ' if count else ""
+                        ways.append(f"{comma}{pair} {self._ws} {_state(name, *after)}")
+                if at < len(members) and not member.is_required and (at + 1, count, met) in alive:
+                    ways.append(_state(name, at + 1, count, met))
                 if ways:
-                    alive.add((at, count))
-                    self._lines.append(f"{name}_{at}_{count}: {' | '.join(ways)}")
-        if (0, 0) not in alive:
+                    alive.add((at, count, met))
+                    self._lines.append(f"{_state(name, at, count, met)}: {' | '.join(ways)}")
+        if (0, 0, 0) not in alive:
             raise Unsupported("an object that nothing can match is not supported here")
-        return f"{name}_0_0"
+        return _state(name, 0, 0, 0)
 
     def _at(self, schema: dict[str, Any], name: str) -> Any:
         for pattern, value in schema.get("patternProperties", {}).items():
@@ -207,31 +228,71 @@ class _Rules:
                 return value
         return schema.get("additionalProperties", True)
 
-    def _others(self, schema: dict[str, Any], names: list[str]) -> list[str]:
-        """What a property may be that is not known."""
-        languages = self._texts.languages
+    def _others(
+        self, schema: dict[str, Any], names: list[str], ways: list[dict[str, Any]]
+    ) -> dict[int, list[str]]:
+        """What a property may be that is not known, by the needs that it meets."""
         patterns = schema.get("patternProperties", {})
-        rest = schema.get("additionalProperties", True)
-        if not patterns:
-            if rest is False:
-                return []
-            key = self._text
-            if names:
-                key = self._new(f"~{len(self._names)}").upper()
-                texts = " | ".join(_quoted(_quoted(name)) for name in names)
-                self._lines.append(f"{key}: {_TEXT} & ~({texts})")
-            return [self._pair(key, rest)]
-        unknown = languages.other(self._texts.one_of(tuple(names)))
-        terms = [(self._texts.term(one), value) for one, value in patterns.items()]
-        terms.append((languages.both([languages.other(term) for term, _ in terms]), rest))
-        found = []
-        for term, value in terms:
-            allowed = languages.both([term, unknown])
-            if value is not False and not languages.is_empty(allowed):
-                key = self._json({"type": "string", "pattern": self._texts.written(allowed)})
-                self._lines.append(f"{(name := self._new(f'/{len(self._names)}'))}: {key}")
-                found.append(self._pair(name, value))
+        kinds = [(0, None, None, schema.get("additionalProperties", True))]
+        kinds += [(0, pattern, None, value) for pattern, value in patterns.items()]
+        kinds += [(_bits(way["needs"]), *other) for way in ways for other in way["others"]]
+        found: dict[int, list[str]] = {}
+        for met, pattern, written, value in kinds:
+            key = None if value is False else self._key(names, list(patterns), pattern, written)
+            if key is not None:
+                found.setdefault(met, []).append(self._pair(key, value))
         return found
+
+    def _key(
+        self, names: list[str], patterns: list[str], pattern: str | None, written: str | None
+    ) -> str | None:
+        """The rule of names with the pattern (None: with none of them) and the expression; None:
+        there are none."""
+        if not patterns and written is None and not names:
+            return self._text
+        kind = json.dumps([names, patterns, pattern, written])
+        if kind in self._names:
+            return self._names[kind]
+        if not patterns and written is None:
+            key = self._new(kind).upper()
+            texts = " | ".join(_quoted(_quoted(name)) for name in names)
+            self._lines.append(f"{key}: {_TEXT} & ~({texts})")
+            self._names[kind] = key
+            return key
+        languages, term_of = self._texts.languages, self._texts.term
+        parts = [languages.other(self._texts.one_of(tuple(names)))]
+        if pattern is None:
+            parts += [languages.other(term_of(one)) for one in patterns]
+        parts += [term_of(one) for one in (pattern, written) if one is not None]
+        allowed = languages.both(parts)
+        if languages.is_empty(allowed):
+            return None
+        key = self._new(kind)
+        rule = self._json({"type": "string", "pattern": self._texts.written(allowed)})
+        self._lines.append(f"{key}: {rule}")
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A listed property. pairs: what it may be, with the needs that it meets then."""
+
+    pairs: list[tuple[str, int]]
+    is_required: bool
+
+
+def _met(ways: list[dict[str, Any]], name: str) -> Iterator[tuple[Any, int]]:
+    for way in ways:
+        if name in way["properties"]:
+            yield way["properties"][name], _bits(way["needs"])
+
+
+def _bits(numbers: list[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
+def _state(name: str, at: int, count: int, met: int) -> str:
+    return f"{name}_{at}_{count}" + (f"_{met}" if met else "")
 
 
 def _parts(value: dict[str, Any]) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,7 @@ from runner.engine.schemas.shapes import (
 Schema = dict[str, Any] | bool
 
 MAX_DEFINITIONS = 4_000
+MAX_OTHERS = 3  # of an object
 MAX_EXPANDED = 128  # shapes that one becomes
 
 
@@ -96,7 +97,7 @@ class Writer:
             if isinstance(shape, Arr):
                 found.update(dict.fromkeys(self._positions(shape)))
             elif isinstance(shape, Obj):
-                found.update(dict.fromkeys(map(_counted, self._named(shape))))
+                found[_counted(self._named(shape))] = None
             else:
                 found[shape] = None
             if len(found) > 8 * MAX_EXPANDED:
@@ -144,35 +145,20 @@ class Writer:
         ends = self._algebra.is_empty(all_of([shape.rest, one.item]))
         return range(one.start, len(shape.prefix)) if ends else None
 
-    def _named(self, shape: Obj) -> Iterator[Obj]:
-        """Without `others` and with the rules for names worked into the rest."""
+    def _named(self, shape: Obj) -> Obj:
+        """With the rules for names worked into the rest, without `others` that are a count."""
         if shape.names:
             shape = self._names_applied(shape)
-        if not shape.others:
-            yield shape
-            return
-        meeting = self._algebra.meeting
         for other in shape.others:
             if self._any_will_do(shape, other):
                 rest = tuple(one for one in shape.others if one is not other)
-                yield from self._named(replace(shape, low=max(shape.low, 1), others=rest))
-                return
-            if meeting.unknown_chosen(shape, other):
-                raise Unsupported(
-                    f"`{other.keyword}` under `not`, `if` or `oneOf` is not supported", other.path
-                )
-        ways = [meeting.chosen(shape, other) for other in shape.others]
-        for count, chosen in enumerate(itertools.product(*ways)):
-            if count > MAX_EXPANDED:
-                raise TooMuch
-            values = dict(shape.known)
-            for name, other in zip(chosen, shape.others, strict=True):
-                values[name] = all_of([values[name], other.value])
-            needed = tuple(dict.fromkeys((*shape.required, *chosen)))
-            bare = replace(shape, known=tuple(values.items()), required=needed, others=())
-            met = meeting.object(bare)
-            if met is not None:
-                yield met
+                return self._named(replace(shape, low=max(shape.low, 1), others=rest))
+        if not shape.others:
+            return shape
+        listed = {name for name, _ in shape.known}
+        more = [name for name in shape.required if name not in listed]
+        at = self._algebra.meeting.at
+        return replace(shape, known=(*shape.known, *((name, at(shape, name)) for name in more)))
 
     def _any_will_do(self, shape: Obj, other: Other) -> bool:
         """Whether every property that there may be is as the other one must be."""
@@ -189,12 +175,7 @@ class Writer:
         if shape.extra is False and not shape.patterns:
             return rest
         texts = self._algebra.texts
-        allowed = texts.languages.both(
-            texts.languages.union(
-                texts.whole(each) for each in self._algebra.shapes(part) if isinstance(each, Str)
-            )
-            for part in shape.names
-        )
+        allowed = self._names_term(shape.names)
         if shape.patterns:
             kept = []
             for pattern, value in shape.patterns:
@@ -213,6 +194,16 @@ class Writer:
             return replace(rest, extra=False)
         pattern = self._single_pattern(shape) or texts.written(allowed)
         return replace(rest, patterns=((pattern, shape.extra),), extra=False)
+
+    def _names_term(self, parts: Iterable[Expression]) -> Term:
+        """The names that match all of these."""
+        texts = self._algebra.texts
+        return texts.languages.both(
+            texts.languages.union(
+                texts.whole(each) for each in self._algebra.shapes(part) if isinstance(each, Str)
+            )
+            for part in parts
+        )
 
     def _single_pattern(self, shape: Obj) -> str | None:
         """The pattern of names that have one and nothing else, as it was written."""
@@ -312,9 +303,59 @@ class Writer:
             found["minProperties"] = shape.low
         if shape.high is not None:
             found["maxProperties"] = shape.high
-        if self._is_ruled(shape):
-            found[MEMBERS] = []
+        if shape.others or self._is_ruled(shape):
+            found[MEMBERS] = [len(shape.others), *self._ways(shape)]
         return found
+
+    def _ways(self, shape: Obj) -> Iterator[dict[str, Any]]:
+        """What is a property that must be there, for each choice of those that must be: see
+        rules.py."""
+        if len(shape.others) > MAX_OTHERS:
+            one = shape.others[0]
+            reason = f"`{one.keyword}` so often under `not`, `if` or `oneOf` is not supported"
+            raise Unsupported(reason, one.path)
+        numbered = list(enumerate(shape.others))
+        for size in range(1, len(numbered) + 1):
+            for chosen in itertools.combinations(numbered, size):
+                others = [other for _, other in chosen]
+                yield {
+                    "needs": [number for number, _ in chosen],
+                    "properties": dict(self._known_others(shape, others)),
+                    "others": list(self._unknown_others(shape, others)),
+                }
+
+    def _known_others(self, shape: Obj, others: list[Other]) -> Iterator[tuple[str, Schema]]:
+        chosen = self._algebra.meeting.chosen
+        for name, value in shape.known:
+            if all(name in chosen(shape, other) for other in others):
+                part = all_of([value, *(other.value for other in others)])
+                if not self._algebra.is_empty(part):
+                    yield name, self._schema(part)
+
+    def _unknown_others(self, shape: Obj, others: list[Other]) -> Iterator[list[Any]]:
+        texts = self._algebra.texts
+        names = self._other_names(shape, others)
+        if texts.languages.is_empty(names):
+            return
+        written = None if names is texts.languages.all else texts.written(names)
+        for pattern, value in [*self._apart(shape), (None, shape.extra)]:
+            part = all_of([value, *(other.value for other in others)])
+            if not self._algebra.is_empty(part):
+                yield [pattern, written, self._schema(part)]
+
+    def _other_names(self, shape: Obj, others: list[Other]) -> Term:
+        """Their names, known ones aside."""
+        texts = self._algebra.texts
+        languages = texts.languages
+        listed = {name for name, _ in shape.known}
+        parts = []
+        for other in others:
+            parts.append(languages.other(texts.one_of(tuple(sorted(other.names - listed)))))
+            parts += [languages.other(texts.term(one)) for one in other.patterns]
+            parts += [] if other.only is None else [texts.term(other.only)]
+            if other.unnamed:
+                parts.append(languages.other(self._names_term(other.unnamed)))
+        return languages.both(parts)
 
     def _is_ruled(self, shape: Obj) -> bool:
         """Whether llguidance does not take it: it counts required properties only, applies patterns

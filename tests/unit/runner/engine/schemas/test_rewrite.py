@@ -112,6 +112,36 @@ KINDS = {
         ({"pattern": "^[^]{[&&x]$"}, ["y{x", "\n{&"], ["{[x", "y{y"]),
         ({"pattern": r"^\${.+}$"}, ["${a}"], ["${}", "$a"]),
         ({"pattern": "^(?:^[a-z]+:)?[^:]*$"}, ["a:b", "b", ""], ["a:b:c", "1:b"]),
+        (
+            {"not": {"properties": {"a": {}}, "additionalProperties": False}},
+            [{"b": 1}, {"a": 1, "b": 1}],
+            [{}, {"a": 1}, 3],
+        ),
+        (
+            {"not": {"additionalProperties": {"type": "integer"}},
+             "properties": {"a": {}, "b": {"type": "string"}, "c": False}},
+            [{"a": "x"}, {"b": "y"}, {"a": 1, "b": "y"}, {"a": 1, "d": None}, {"d": 1, "e": "x"}],
+            [{}, {"a": 1}, {"d": 1, "e": 2}, {"b": 1}],
+        ),
+        (
+            {"oneOf": [{"additionalProperties": {"type": "integer"}},
+                       {"propertyNames": {"pattern": "^a"}}]},
+            [{"a": "x"}, {"b": 1}, {"a": "x", "ab": 1}],
+            [{}, {"a": 1}, {"a": "x", "b": 1}],
+        ),
+        (
+            {"allOf": [{"not": {"patternProperties": {"^a": {"type": "string"}}}},
+                       {"not": {"patternProperties": {"b$": {"minimum": 5}}}}],
+             "maxProperties": 2, "required": ["c"]},
+            [{"c": 1, "ab": 1}],
+            [{"ab": 1}, {"c": 1, "ab": 6}, {"c": 1, "ab": "x"}, {"c": 1}],
+        ),
+        (
+            {"allOf": [{"not": {"patternProperties": {"^a": {"type": "string"}}}},
+                       {"not": {"patternProperties": {"b$": {"minimum": 5}}}}], "required": ["ac"]},
+            [{"ac": 1, "bb": 1}, {"ac": "x", "ab": 1}, {"ac": "x", "aa": 1, "b": 2}],
+            [{"ac": 1}, {"ac": "x", "bb": 1}, {"ac": 1, "bb": 6}],
+        ),
         ({"format": "color"}, ["x", 1], []),
         ({"not": {"type": "integer"}}, [1.5, -0.25, 1e-7, 10.5e-3, "a", {}], [0, 1, -3, 1.0]),
         ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, -3, 2.5, 9.25], [2, 1.5, -2.5]),
@@ -195,8 +225,8 @@ def test_a_schema_is_enforced(
     ("schema", "told"),
     [
         (
-            {"not": {"properties": {"a": {}}, "additionalProperties": False}},
-            "p.not: `additional",
+            {"allOf": [{"not": {"additionalProperties": {"minimum": n}}} for n in range(4)]},
+            r"p\.allOf.*: `additionalProperties` so often under `not`",
         ),
         (
             {"properties": {"x": {"contains": {"const": 1}, "minContains": 300}}},
