@@ -77,6 +77,7 @@ class _Rules:
         self._lines = [f"{self._ws}: {space}?", f"{space}: /{white_space}/",
                        f"{self._text}: {_TEXT}"]  # fmt: skip
         self._names: dict[str | int, str] = {}
+        self._nothing: dict[str, bool] = {}  # definitions that nothing matches
         self._kept: list[Any] = []  # whose ids are in _names
 
     def text(self) -> str:
@@ -92,6 +93,21 @@ class _Rules:
 
     def _is_special(self, schema: Any) -> bool:
         return needs_rules(schema) or bool(_references(schema) & self._special)
+
+    def _is_nothing(self, schema: Any) -> bool:
+        """Whether it is known that nothing matches."""
+        if not isinstance(schema, dict):
+            return schema is False
+        if "$ref" in schema:
+            name = schema["$ref"].removeprefix("#/$defs/")
+            if name not in self._nothing:
+                self._nothing[name] = False  # while it is worked out, if it has itself in it
+                self._nothing[name] = self._is_nothing(self._definitions[name])
+            return self._nothing[name]
+        if "anyOf" in schema:
+            return all(map(self._is_nothing, schema["anyOf"]))
+        known = schema.get("properties", {})
+        return any(self._is_nothing(known.get(name)) for name in schema.get("required", ()))
 
     def _new(self, key: str | int) -> str:
         name = self._names[key] = f"{self._name}_{len(self._names)}"
@@ -122,7 +138,8 @@ class _Rules:
         if "$ref" in schema:
             return self._rule(schema)
         if "anyOf" in schema:
-            return " | ".join(self._rule(each) for each in schema["anyOf"])
+            ways = [each for each in schema["anyOf"] if not self._is_nothing(each)]
+            return " | ".join(map(self._rule, ways))
         if FRACTION in schema:
             low, high = schema[FRACTION]
             return _fraction(low, high)
@@ -145,7 +162,9 @@ class _Rules:
         name = self._new(f"[{len(self._names)}")
         for at, state in enumerate(steps):
             ways = [
-                f"{self._rule(part)} {self._ws} {name}_{after}" for part, after in state["items"]
+                f"{self._rule(part)} {self._ws} {name}_{after}"
+                for part, after in state["items"]
+                if not self._is_nothing(part)
             ]
             ends = ['"]"'] if state["ends"] else []
             behind = [f'"," {self._ws} {way}' for way in ways]
@@ -159,7 +178,7 @@ class _Rules:
         listed: dict[str, Any] = schema.get("properties", {})
         required = schema.get("required", [])
         known = {**listed, **{one: self._at(schema, one) for one in required if one not in listed}}
-        if any(known[one] is False for one in required):
+        if any(self._is_nothing(known[one]) for one in required):
             raise Unsupported("a required property that nothing can match is not supported here")
         name = self._new(f"{{{len(self._names)}")
         count, *ways = schema.get(MEMBERS, [0])
@@ -167,7 +186,7 @@ class _Rules:
         members = [
             _Member(
                 [(self._pair(_quoted(_quoted(key)), each), met)
-                 for each, met in [(value, 0), *_met(ways, key)] if each is not False],
+                 for each, met in [(value, 0), *_met(ways, key)] if not self._is_nothing(each)],
                 key in required,
             )
             for key, value in known.items()
@@ -238,7 +257,9 @@ class _Rules:
         kinds += [(_bits(way["needs"]), *other) for way in ways for other in way["others"]]
         found: dict[int, list[str]] = {}
         for met, pattern, written, value in kinds:
-            key = None if value is False else self._key(names, list(patterns), pattern, written)
+            if self._is_nothing(value):
+                continue
+            key = self._key(names, list(patterns), pattern, written)
             if key is not None:
                 found.setdefault(met, []).append(self._pair(key, value))
         return found

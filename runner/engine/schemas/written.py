@@ -43,7 +43,7 @@ from runner.engine.schemas.shapes import (
 Schema = dict[str, Any] | bool
 
 MAX_DEFINITIONS = 4_000
-MAX_OTHERS = 3  # of an object
+MAX_OTHERS = 4  # of an object
 MAX_EXPANDED = 128  # shapes that one becomes
 
 
@@ -54,6 +54,7 @@ class Writer:
         self._algebra = algebra
         self._names: dict[Node | Not | And | Or, str] = {}
         self._waiting: list[Node | Not | And | Or] = []
+        self._ways_of: dict[Obj, list[dict[str, Any]]] = {}
 
     def document(self) -> Schema:
         """The whole schema; False where nothing matches."""
@@ -97,7 +98,9 @@ class Writer:
             if isinstance(shape, Arr):
                 found.update(dict.fromkeys(self._positions(shape)))
             elif isinstance(shape, Obj):
-                found[_counted(self._named(shape))] = None
+                named = _counted(self._named(shape))
+                if not named.others or _is_possible(named, self._ways(named)):
+                    found[named] = None
             else:
                 found[shape] = None
             if len(found) > 8 * MAX_EXPANDED:
@@ -307,9 +310,14 @@ class Writer:
             found[MEMBERS] = [len(shape.others), *self._ways(shape)]
         return found
 
-    def _ways(self, shape: Obj) -> Iterator[dict[str, Any]]:
+    def _ways(self, shape: Obj) -> list[dict[str, Any]]:
         """What is a property that must be there, for each choice of those that must be: see
         rules.py."""
+        if shape not in self._ways_of:
+            self._ways_of[shape] = list(self._new_ways(shape))
+        return self._ways_of[shape]
+
+    def _new_ways(self, shape: Obj) -> Iterator[dict[str, Any]]:
         if len(shape.others) > MAX_OTHERS:
             one = shape.others[0]
             reason = f"`{one.keyword}` so often under `not`, `if` or `oneOf` is not supported"
@@ -334,13 +342,16 @@ class Writer:
 
     def _unknown_others(self, shape: Obj, others: list[Other]) -> Iterator[list[Any]]:
         texts = self._algebra.texts
+        languages = texts.languages
         names = self._other_names(shape, others)
-        if texts.languages.is_empty(names):
-            return
-        written = None if names is texts.languages.all else texts.written(names)
-        for pattern, value in [*self._apart(shape), (None, shape.extra)]:
+        written = None if names is languages.all else texts.written(names)
+        unknown = languages.other(texts.one_of(tuple(name for name, _ in shape.known)))
+        terms = [(pattern, texts.term(pattern), value) for pattern, value in self._apart(shape)]
+        rest = languages.both(languages.other(term) for _, term, _ in terms)
+        for pattern, term, value in [*terms, (None, rest, shape.extra)]:
             part = all_of([value, *(other.value for other in others)])
-            if not self._algebra.is_empty(part):
+            is_named = not languages.is_empty(languages.both([term, names, unknown]))
+            if is_named and not self._algebra.is_empty(part):
                 yield [pattern, written, self._schema(part)]
 
     def _other_names(self, shape: Obj, others: list[Other]) -> Term:
@@ -401,6 +412,23 @@ def _counted(shape: Obj) -> Obj:
     closed = shape.extra is False and not shape.patterns
     high = None if closed and (shape.high or 0) >= len(possible) else shape.high
     return replace(shape, low=shape.low if shape.low > len(shape.required) else 0, high=high)
+
+
+def _is_possible(shape: Obj, ways: list[dict[str, Any]]) -> bool:
+    """Whether an object can have all properties that must be there."""
+    found = {(0, frozenset[int]())}  # how many properties, and which of them
+    for name, value in shape.known:
+        met = [frozenset(way["needs"]) for way in ways if name in way["properties"]]
+        met += [] if value is False else [frozenset()]
+        skipped = set() if name in shape.required else found
+        found = skipped | {(count + 1, had | more) for count, had in found for more in met}
+    unknown = [frozenset(way["needs"]) for way in ways if way["others"]]
+    for _ in shape.others:
+        found |= {(count + 1, had | more) for count, had in found for more in unknown}
+    return any(
+        len(had) == len(shape.others) and (shape.high is None or count <= shape.high)
+        for count, had in found
+    )
 
 
 def _number(shape: Num) -> dict[str, Any]:
