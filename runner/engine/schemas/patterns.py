@@ -31,11 +31,13 @@ _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 _MAX_UNROLLED = 8
-# What Rust takes for an empty set, sets within sets, or a count
-_FOREIGN = re.compile(
-    r"\[\^?\]|\[(?:[^\]\\]|\\.)*?(?:\[|&&|--|~~)|\{(?!\d+(?:,\d*)?\})|\\c[A-Za-z]", re.ASCII
-)
 _MAX_NESTING = 60
+# What Rust takes for an empty set, sets within sets, or a count; first what is none of these
+_FOREIGN = re.compile(
+    r"\\[^c]|(?P<foreign>\[\^?\]|\[(?:[^\]\\]|\\.)*?(?:\[|&&|--|~~)|\{(?!\d+(?:,\d*)?\})|\\c)"
+    r"|\[(?:[^\]\\]|\\.)*\]",
+    re.ASCII,
+)
 
 
 class NotRegular(Exception):
@@ -98,7 +100,7 @@ def plain_patterns(pattern: str, languages: Languages) -> list[str]:
 
 def is_foreign(pattern: str) -> bool:
     """Whether Rust may take a pattern for something else, or for none."""
-    return _FOREIGN.search(pattern) is not None
+    return any(found["foreign"] for found in _FOREIGN.finditer(pattern))
 
 
 def _written(node: _Node) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.schemas.languages import Languages, TooLarge
-from runner.engine.schemas.patterns import NotRegular, language, plain_patterns
+from runner.engine.schemas.patterns import NotRegular, is_foreign, language, plain_patterns
 
 CASES = [
     (r"^a+$", ["a", "aa"], ["", "b"]),
@@ -84,3 +84,13 @@ def test_languages_agree_with_regular_expressions(one: str, other: str, texts: l
         expected = bool(re.fullmatch(one, text)) and not re.search(other, text)
         assert languages.matches(both, text) == expected
         assert (written is not None and found([written], text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("[a[b]]", True), ("[^]", True), ("[]", True), ("a{", True), ("[a&&b]", True), (r"\cA", True),
+     (r"^\$\{a\}$", False), ("a{2,3}b{2,}", False), ("[{]", False), (r"[\[]", False),
+     (r"\[[a]", False), (r"[a\]b]", False)],
+)  # fmt: skip
+def test_patterns_that_rust_reads_otherwise_are_told(pattern: str, expected: bool) -> None:
+    assert is_foreign(pattern) == expected

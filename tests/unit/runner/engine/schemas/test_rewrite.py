@@ -251,6 +251,22 @@ def test_what_cannot_be_enforced_is_named_with_its_place(schema: Any, told: str)
         rewritten(schema, "p")
 
 
+FORMAT_TEXTS = ["2020-02-29", "2020-02-30", "2021-04-31", "0000-12-31", "2020-1-01", "20:59:60Z",
+                "24:00:00Z", "01:02:03.5+23:59", "01:02:03", "01:02:03.z", "2020-02-29t01:02:03z",
+                "2020-02-29 01:02:03Z", "2020-13-01T01:02:03Z", "1.2.3.4", "255.249.199.99",
+                "256.1.1.1", "01.2.3.4", "1.2.3", "ed7ba470-8E54-465e-825c-99712043e01c",
+                "ed7ba4708e54465e825c99712043e01c", ""]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["date", "time", "date-time", "ipv4", "uuid"])
+def test_what_has_a_format_is_what_has_it_not_under_not(grammars: Grammars, name: str) -> None:
+    direct = Judge({"type": "string", "format": name}, grammars)
+    opposite = Judge({"type": "string", "not": {"format": name}}, grammars)
+    allowed = [text for text in FORMAT_TEXTS if direct.allowed(text)]
+    assert allowed
+    assert [text for text in FORMAT_TEXTS if not opposite.allowed(text)] == allowed
+
+
 names = st.sampled_from(["a", "b", "c"])
 values = st.recursive(
     st.sampled_from([None, True, 0, 1, 5, 1.5, "", "a", "ab"]),
