@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 LAST = 0x10FFFF
-MAX_STATES = 600
-MAX_REGEX_CHARS = 12_000
+MAX_STATES = 2_000
+MAX_REGEX_CHARS = 40_000
 _MAX_TERMS = 40_000
 
 Ranges = tuple[tuple[int, int], ...]  # sorted, disjoint, both ends in them

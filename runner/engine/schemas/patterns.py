@@ -7,6 +7,7 @@ properties, and look-around in what is repeated have no language here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,12 @@ _SPACE: Ranges = merged(
 _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
+# What JSON has an escape for, as a regular expression: the short one, where there is one
+_ESCAPES = {code: rf"\\u{code:04x}" for code in (*range(32), 127)} | {
+    ord(char): r"\\" + (f"\\x{{{ord(text):X}}}" if text in '"\\' else text)
+    for char, text in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
+}
+_ANY_ESCAPE = r"\\(?:[\x{22}\x{5C}bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]|7f))"
 _MAX_UNROLLED = 8
 _MAX_NESTING = 60
 # What Rust takes for an empty set, sets within sets, or a count; first what is none of these
@@ -98,21 +105,51 @@ def plain_patterns(pattern: str, languages: Languages) -> list[str]:
     return found
 
 
+def json_expression(pattern: str) -> str | None:
+    """A regular expression of Rust's syntax for JSON strings in which the pattern is found, each
+    character written in one way; None: it looks around. Raises NotRegular."""
+    parts = list(_spliced(_Parser(pattern).parsed()))
+    any_text = f"{_written_json(_Node('set', (((0, LAST),),)))}*"
+    before = after = any_text
+    while parts and parts[0].kind == "start":
+        before, parts = "", parts[1:]
+    while parts and parts[-1].kind == "end":
+        after, parts = "", parts[:-1]
+    if any(part.looks for part in parts):
+        return None
+    return f'"{before}{"".join(map(_written_json, parts))}{after}"'
+
+
+def _written_json(node: _Node) -> str:
+    if node.kind != "set":
+        return _written(node, _written_json)
+    ranges: Ranges = node.parts[0]
+    escaped = [text for code, text in _ESCAPES.items()
+               if any(low <= code <= high for low, high in ranges)]  # fmt: skip
+    if len(escaped) == len(_ESCAPES):
+        escaped = [_ANY_ESCAPE]
+    others = complement(merged([*complement(ranges), *((code, code) for code in _ESCAPES)]))
+    ways = [written_class(others)] if others or not escaped else []
+    return f"(?:{'|'.join([*ways, *escaped])})" if escaped else ways[0]
+
+
 def is_foreign(pattern: str) -> bool:
     """Whether Rust may take a pattern for something else, or for none."""
     return any(found["foreign"] for found in _FOREIGN.finditer(pattern))
 
 
-def _written(node: _Node) -> str:
+def _written(node: _Node, inner: Callable[[_Node], str] | None = None) -> str:
+    """inner: writes what is in it."""
+    inner = inner or _written
     if node.kind == "set":
         return written_class(node.parts[0])
     if node.kind == "repeat":
         high = "" if node.high is None else node.high
-        return f"(?:{_written(node.parts[0])}){{{node.low},{high}}}"
+        return f"(?:{inner(node.parts[0])}){{{node.low},{high}}}"
     if node.kind in ("start", "end"):
         return "^" if node.kind == "start" else "$"
     between = "|" if node.kind == "alt" else ""
-    return f"(?:{between.join(map(_written, node.parts))})"
+    return f"(?:{between.join(map(inner, node.parts))})"
 
 
 def _looks_around(node: _Node) -> bool:

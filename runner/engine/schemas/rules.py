@@ -269,28 +269,31 @@ class _Rules:
     ) -> str | None:
         """The rule of names with the pattern (None: with none of them) and the expression; None:
         there are none."""
-        if not patterns and written is None and not names:
-            return self._text
         kind = json.dumps([names, patterns, pattern, written])
         if kind in self._names:
             return self._names[kind]
-        if not patterns and written is None:
-            key = self._new(kind).upper()
-            texts = " | ".join(_quoted(_quoted(name)) for name in names)
-            self._lines.append(f"{key}: {_TEXT} & ~({texts})")
-            self._names[kind] = key
-            return key
+        asked = [one for one in (pattern, written) if one is not None]
+        barred = patterns if pattern is None else []
         languages, term_of = self._texts.languages, self._texts.term
-        parts = [languages.other(self._texts.one_of(tuple(names)))]
-        if pattern is None:
-            parts += [languages.other(term_of(one)) for one in patterns]
-        parts += [term_of(one) for one in (pattern, written) if one is not None]
-        allowed = languages.both(parts)
-        if languages.is_empty(allowed):
+        whole = languages.both(
+            [*map(term_of, asked), *(languages.other(term_of(one)) for one in barred)]
+        )
+        listed = [name for name in names if languages.matches(whole, name)]
+        unlisted = languages.other(self._texts.one_of(tuple(listed)))
+        if self._texts.is_none(languages.both([whole, unlisted])):
             return None
         key = self._new(kind)
-        rule = self._json({"type": "string", "pattern": self._texts.written(allowed)})
-        self._lines.append(f"{key}: {rule}")
+        texts = [self._texts.json_expression(one) for one in (*asked, *barred)]
+        if None in texts:
+            names_left = self._texts.written(languages.both([whole, unlisted]))
+            self._lines.append(f"{key}: {self._json({'type': 'string', 'pattern': names_left})}")
+            return key
+        parts = [f"/{text}/" for text in texts[: len(asked)]] or [_TEXT]
+        parts += [f"~/{text}/" for text in texts[len(asked) :]]
+        if listed:
+            parts.append(f"~({' | '.join(_quoted(_quoted(name)) for name in listed)})")
+        key = self._names[kind] = key.upper()
+        self._lines.append(f"{key}: {' & '.join(parts)}")
         return key
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import Languages, Term, TooLarge
-from runner.engine.schemas.patterns import NotRegular, language, plain_patterns
+from runner.engine.schemas.patterns import NotRegular, json_expression, language, plain_patterns
 from runner.engine.schemas.shapes import Str
 
 
@@ -56,6 +56,20 @@ class Texts:
             raise Unsupported(f"`pattern` with {error} is not supported") from None
         except TooLarge:
             raise Unsupported("`pattern`: the look-around is too large") from None
+
+    def is_none(self, term: Term) -> bool:
+        """Whether it is known that no text is in a language."""
+        try:
+            return self.languages.is_empty(term)
+        except TooLarge:
+            return False
+
+    def json_expression(self, pattern: str) -> str | None:
+        """See patterns.py; None where it has none."""
+        try:
+            return json_expression(pattern)
+        except NotRegular:
+            return None
 
     def written(self, term: Term) -> str:
         """A regular expression for a language."""

@@ -113,6 +113,13 @@ KINDS = {
         ({"pattern": r"^\${.+}$"}, ["${a}"], ["${}", "$a"]),
         ({"pattern": "^(?:^[a-z]+:)?[^:]*$"}, ["a:b", "b", ""], ["a:b:c", "1:b"]),
         (
+            {"patternProperties": {"^[^b]$": {"type": "integer"}, "\\\\": {"type": "null"},
+                                   "x/": {}},
+             "properties": {"\n": {"minimum": 3}, "a\\": {}}, "additionalProperties": False},
+            [{"\n": 3, '"': 1, "a\\": None}, {"é": 1, "\u0001": 2, "ab\\": None}, {"x/\t": "y"}],
+            [{"\n": 2}, {'"': "x"}, {"a\\": 1}, {"ab": 1}, {"\\": None}, {"\t": "x"}, {"b": 1}],
+        ),
+        (
             {"not": {"properties": {"a": {}}, "additionalProperties": False}},
             [{"b": 1}, {"a": 1, "b": 1}],
             [{}, {"a": 1}, 3],
