@@ -28,7 +28,7 @@ from runner.engine.schemas.texts import Texts
 
 MAX_SHAPES = 1_000  # of one expression
 MAX_MEETINGS = 60_000
-MAX_S = 0.5  # of processor time
+MAX_S, MAX_JOINED_S = 0.5, 0.25  # of processor time
 _MAX_DEPTH = 40  # of properties that are looked into, to know whether anything matches
 
 _MAX_COMPARED = 40  # shapes of which each may be part of another
@@ -46,9 +46,11 @@ class _Cycle(Exception):
 class Algebra:
     """The shapes of a document's schemas. Raises Unsupported, TooMuch."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, *, joined: bool = False) -> None:
+        """joined: see opposites. Fewer shapes, each of which takes more rules."""
         self.document = document
-        self._end_s = time.thread_time() + MAX_S
+        self._joined = joined
+        self._end_s = time.thread_time() + (MAX_JOINED_S if joined else MAX_S)
         self.texts = Texts(self._end_s)
         self.meeting = Meeting(self.texts, self.is_empty, self.shapes)
         self._shapes: dict[Expression, tuple[Shape, ...]] = {}
@@ -271,7 +273,7 @@ class Algebra:
                 found.append(one)
                 continue
             if opposite is None:
-                opposite = self._fitting(opposites(other, path))
+                opposite = self._fitting(opposites(other, path, joined=self._joined))
             found += self.met([one], opposite)
         if len(found) > MAX_SHAPES:
             raise TooMuch

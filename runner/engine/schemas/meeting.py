@@ -131,16 +131,26 @@ class Meeting:
             if self._is_empty(self.at(shape, name)):
                 return None
         closed = shape.extra is False and not shape.patterns
+        if any(self._is_met(shape, other) for other in shape.others):
+            left = tuple(other for other in shape.others if not self._is_met(shape, other))
+            shape = replace(shape, others=left)
         for other in shape.others:
-            if not self.chosen(shape, other) and not self.unknown_chosen(shape, other):
+            is_there = self.chosen(shape, other) or self.unknown_chosen(shape, other)
+            if not is_there and {*other.absent} <= {*shape.required}:
                 return None
         if shape.high is not None and max(shape.low, len(shape.required)) > shape.high:
             return None
         possible_count = sum(value is not False for _, value in shape.known)
         return None if closed and shape.low > possible_count else shape
 
+    def _is_met(self, shape: Obj, other: Other) -> bool:
+        return any(self.at(shape, name) is False for name in other.absent)
+
     def chosen(self, shape: Obj, other: Other) -> list[str]:
         """The known properties that may be the other one that must be there."""
+        if other.is_listed:
+            return [name for name, value in other.values
+                    if not self._is_empty(all_of([self.at(shape, name), value]))]  # fmt: skip
         return [
             name
             for name, value in shape.known
@@ -153,6 +163,8 @@ class Meeting:
 
     def unknown_chosen(self, shape: Obj, other: Other) -> bool:
         """Whether a property that is not known may be it."""
+        if other.is_listed:
+            return False
         values = [shape.extra]
         for pattern, value in shape.patterns:
             if other.only is None or not self._texts.apart((pattern, other.only)):

@@ -25,7 +25,11 @@ def rewritten(schema: Any, param: str) -> dict[str, Any]:
     uniqueItems and those of rules.py among them. Raises InvalidRequest that names the keyword and
     its place under param, where it cannot be said so."""
     with _named_faults(param):
-        found = Writer(Algebra(Document(schema, param))).document()
+        document = Document(schema, param)
+        try:
+            found = Writer(Algebra(document)).document()
+        except TooMuch:
+            found = Writer(Algebra(document, joined=True)).document()
     if found is False or found is True:
         raise InvalidRequest(f"{param}: nothing can match it", param=param)
     return found

@@ -7,16 +7,16 @@ All without them stays JSON schema inside the rules.
 
 `members` begins with how many needs an object has, each for a property of some kind. Then come the
 ways to meet some of them by one property: `needs` by number, `properties` with the values of listed
-ones, and of others the pattern of patternProperties, an expression for the names (None: all of
-those) and the value.
+ones, `absent` with those that must not be there, and of others the pattern of patternProperties, an
+expression for the names (None: all of those) and the value.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,13 +188,13 @@ class _Rules:
                 [(self._pair(_quoted(_quoted(key)), each), met)
                  for each, met in [(value, 0), *_met(ways, key)] if not self._is_nothing(each)],
                 key in required,
+                _skipped(ways, key),
             )
             for key, value in known.items()
         ]  # fmt: skip
         others = self._others(schema, list(known), ways)
-        start = self._members(
-            name, [one for one in members if one.pairs], others, (low, high, count)
-        )
+        members = [one for one in members if one.pairs or one.skipped]
+        start = self._members(name, members, others, (low, high, count))
         return f'"{{" {self._ws} {start}'
 
     def _pair(self, key: str, value: Any) -> str:
@@ -212,34 +212,40 @@ class _Rules:
         are left, so many properties have come, and the needs of a bit set are met."""
         low, high, needs = counts
         last = max(low, 1) if high is None else high  # more are not counted
-        if (len(members) + 1) * (last + 1) << needs > MAX_RULES:
-            raise Unsupported("an object of so many properties is not supported here")
         for met, pairs in others.items():
             self._lines.append(f"{name}_other_{met}: {' | '.join(pairs)}")
-        alive: set[tuple[int, int, int]] = set()
-        for at in range(len(members), -1, -1):
-            for count, met in itertools.product(
-                range(last, -1, -1), range((1 << needs) - 1, -1, -1)
-            ):
-                ends = at == len(members) and count >= low and met == (1 << needs) - 1
-                ways = ['"}"'] if ends else []
-                member = members[at] if at < len(members) else _Member([], False)
-                following = [(pair, met | more, at + 1) for pair, more in member.pairs]
-                if at == len(members):
-                    following = [(f"{name}_other_{more}", met | more, at) for more in others]
-                for pair, then, to in following if high is None or count < high else []:
-                    after = (to, min(count + 1, last), then)
-                    if after in alive or (ways and after == (at, count, met)):
-                        comma = f'"," {self._ws} ' if count else ""
-                        ways.append(f"{comma}{pair} {self._ws} {_state(name, *after)}")
-                if at < len(members) and not member.is_required and (at + 1, count, met) in alive:
-                    ways.append(_state(name, at + 1, count, met))
-                if ways:
-                    alive.add((at, count, met))
-                    self._lines.append(f"{_state(name, at, count, met)}: {' | '.join(ways)}")
-        if (0, 0, 0) not in alive:
+
+        def following(state: _State) -> list[tuple[str, _State]]:
+            at, count, met = state
+            if at == len(members):
+                pairs = [(f"{name}_other_{more}", more) for more in others]
+            else:
+                pairs = members[at].pairs
+            goes_on = high is None or count < high
+            to, after = min(at + 1, len(members)), min(count + 1, last)
+            found = [(pair, (to, after, met | more)) for pair, more in pairs if goes_on]
+            if at < len(members) and not members[at].is_required:
+                found.append(("", (to, count, met | members[at].skipped)))
+            return found
+
+        start = (0, 0, 0)
+        alive: set[_State] = set()
+        for state in sorted(_reachable(start, following), reverse=True):
+            at, count, met = state
+            ends = at == len(members) and count >= low and met == (1 << needs) - 1
+            ways = ['"}"'] if ends else []
+            comma = f'"," {self._ws} ' if count else ""
+            for pair, after in following(state):
+                if after in alive or (ways and after == state):
+                    ways.append(
+                        (f"{comma}{pair} {self._ws} " if pair else "") + _named(name, after)
+                    )
+            if ways:
+                alive.add(state)
+                self._lines.append(f"{_named(name, state)}: {' | '.join(ways)}")
+        if start not in alive:
             raise Unsupported("an object that nothing can match is not supported here")
-        return _state(name, 0, 0, 0)
+        return _named(name, start)
 
     def _at(self, schema: dict[str, Any], name: str) -> Any:
         for pattern, value in schema.get("patternProperties", {}).items():
@@ -297,12 +303,31 @@ class _Rules:
         return key
 
 
+_State = tuple[int, int, int]  # see _members
+
+
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A listed property. pairs: what it may be, with the needs that it meets then."""
+    """A listed property. pairs: what it may be, with the needs that it meets then. skipped: those
+    that are met where it is not there."""
 
     pairs: list[tuple[str, int]]
     is_required: bool
+    skipped: int
+
+
+def _reachable(
+    start: _State, following: Callable[[_State], list[tuple[str, _State]]]
+) -> set[_State]:
+    found, waiting = {start}, [start]
+    while waiting:
+        for _, after in following(waiting.pop()):
+            if after not in found:
+                found.add(after)
+                waiting.append(after)
+        if len(found) > MAX_RULES:
+            raise Unsupported("an object of so many properties is not supported here")
+    return found
 
 
 def _met(ways: list[dict[str, Any]], name: str) -> Iterator[tuple[Any, int]]:
@@ -315,7 +340,12 @@ def _bits(numbers: list[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def _state(name: str, at: int, count: int, met: int) -> str:
+def _skipped(ways: list[dict[str, Any]], name: str) -> int:
+    return functools.reduce(int.__or__, (_bits(w["needs"]) for w in ways if name in w["absent"]), 0)
+
+
+def _named(name: str, state: _State) -> str:
+    at, count, met = state
     return f"{name}_{at}_{count}" + (f"_{met}" if met else "")
 
 

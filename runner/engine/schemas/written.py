@@ -43,7 +43,7 @@ from runner.engine.schemas.shapes import (
 Schema = dict[str, Any] | bool
 
 MAX_DEFINITIONS = 4_000
-MAX_OTHERS = 4  # of an object
+MAX_OTHERS = 10  # of an object
 MAX_EXPANDED = 128  # shapes that one becomes
 
 
@@ -159,13 +159,17 @@ class Writer:
         if not shape.others:
             return shape
         listed = {name for name, _ in shape.known}
-        more = [name for name in shape.required if name not in listed]
+        asked = [name for other in shape.others
+                 for name in (*other.absent, *(each for each, _ in other.values))]  # fmt: skip
+        more = [name for name in dict.fromkeys((*shape.required, *asked)) if name not in listed]
         at = self._algebra.meeting.at
         return replace(shape, known=(*shape.known, *((name, at(shape, name)) for name in more)))
 
     def _any_will_do(self, shape: Obj, other: Other) -> bool:
         """Whether every property that there may be is as the other one must be."""
         if shape.patterns or any(value is not False for _, value in shape.known):
+            return False
+        if other.is_listed:
             return False
         any_name = other.only is None and not other.patterns and not other.unnamed
         any_name = any_name and other.names <= {name for name, _ in shape.known}
@@ -322,21 +326,28 @@ class Writer:
             one = shape.others[0]
             reason = f"`{one.keyword}` so often under `not`, `if` or `oneOf` is not supported"
             raise Unsupported(reason, one.path)
-        numbered = list(enumerate(shape.others))
-        for size in range(1, len(numbered) + 1):
-            for chosen in itertools.combinations(numbered, size):
-                others = [other for _, other in chosen]
-                yield {
-                    "needs": [number for number, _ in chosen],
-                    "properties": dict(self._known_others(shape, others)),
-                    "others": list(self._unknown_others(shape, others)),
+        chosen = [self._algebra.meeting.chosen(shape, other) for other in shape.others]
+        for size in range(1, len(shape.others) + 1):
+            for needs in itertools.combinations(range(len(shape.others)), size):
+                others = [shape.others[number] for number in needs]
+                names = set(chosen[needs[0]]).intersection(*(chosen[one] for one in needs))
+                absent = set(others[0].absent).intersection(*(other.absent for other in others))
+                is_free = not any(other.is_listed for other in others)
+                way = {
+                    "needs": list(needs),
+                    "properties": dict(self._known_others(shape, others, names)),
+                    "others": list(self._unknown_others(shape, others)) if is_free else [],
+                    "absent": sorted(absent - {*shape.required}),
                 }
+                if way["properties"] or way["others"] or way["absent"]:
+                    yield way
 
-    def _known_others(self, shape: Obj, others: list[Other]) -> Iterator[tuple[str, Schema]]:
-        chosen = self._algebra.meeting.chosen
+    def _known_others(
+        self, shape: Obj, others: list[Other], names: set[str]
+    ) -> Iterator[tuple[str, Schema]]:
         for name, value in shape.known:
-            if all(name in chosen(shape, other) for other in others):
-                part = all_of([value, *(other.value for other in others)])
+            if name in names:
+                part = all_of([value, *(_value_of(other, name) for other in others)])
                 if not self._algebra.is_empty(part):
                     yield name, self._schema(part)
 
@@ -414,21 +425,34 @@ def _counted(shape: Obj) -> Obj:
     return replace(shape, low=shape.low if shape.low > len(shape.required) else 0, high=high)
 
 
+def _value_of(other: Other, name: str) -> Expression:
+    return dict(other.values)[name] if other.is_listed else other.value
+
+
 def _is_possible(shape: Obj, ways: list[dict[str, Any]]) -> bool:
     """Whether an object can have all properties that must be there."""
-    found = {(0, frozenset[int]())}  # how many properties, and which of them
+
+    def masks(keyword: str, name: str) -> set[int]:
+        return {_bits(way) for way in ways if name in way[keyword]}
+
+    one = 0 if shape.high is None else 1  # counted only where that matters
+    found = {(0, 0)}  # how many properties, and which needs are met
     for name, value in shape.known:
-        met = [frozenset(way["needs"]) for way in ways if name in way["properties"]]
-        met += [] if value is False else [frozenset()]
-        skipped = set() if name in shape.required else found
-        found = skipped | {(count + 1, had | more) for count, had in found for more in met}
-    unknown = [frozenset(way["needs"]) for way in ways if way["others"]]
+        met = masks("properties", name) | (set() if value is False else {0})
+        skips = set() if name in shape.required else masks("absent", name) | {0}
+        skipped = {(count, had | more) for count, had in found for more in skips}
+        found = skipped | {(count + one, had | more) for count, had in found for more in met}
+    unknown = {_bits(way) for way in ways if way["others"]}
     for _ in shape.others:
-        found |= {(count + 1, had | more) for count, had in found for more in unknown}
+        found |= {(count + one, had | more) for count, had in found for more in unknown}
     return any(
-        len(had) == len(shape.others) and (shape.high is None or count <= shape.high)
+        had == (1 << len(shape.others)) - 1 and (shape.high is None or count <= shape.high)
         for count, had in found
     )
+
+
+def _bits(way: dict[str, Any]) -> int:
+    return sum(1 << number for number in way["needs"])
 
 
 def _number(shape: Num) -> dict[str, Any]:

@@ -6,19 +6,23 @@ SCHEMA_EXAMPLES: how many schemas are tried.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any
+from unittest import mock
 
 import jsonschema
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from runner.engine.grammar import Grammars
+from runner.engine.schemas.algebra import Algebra
 from runner.errors import InvalidRequest
 from tests.conformance.schemas.judged import Judge, byte_grammars
 
-EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "80"))
 NAMES = st.sampled_from(["a", "b", "ab"])
 SCALARS = st.sampled_from([None, True, 0, 1, 2, 6, 1.5, "", "a", "ab"])
 
@@ -88,15 +92,18 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=4, max_size=8))
 def test_what_matches_in_alternatives_is_what_jsonschema_says(
-    schema: Any, node: Any, tried: list[Any]
+    joined: bool, schema: Any, node: Any, tried: list[Any]
 ) -> None:
     assume(isinstance(schema, dict))
     schema = {**schema, "$defs": {"node": node}}
+    algebra = functools.partial(Algebra, joined=joined)
     try:
-        judge = Judge(schema, _shared())
+        with mock.patch("runner.engine.schemas.rewrite.Algebra", algebra):
+            judge = Judge(schema, _shared(joined))
     except InvalidRequest:  # it says what is not supported
         assume(False)
     validator = jsonschema.Draft202012Validator(schema)
@@ -105,10 +112,6 @@ def test_what_matches_in_alternatives_is_what_jsonschema_says(
         assert (judge.allowed(value) is not None) == validator.is_valid(value), told
 
 
-_known: list[Grammars] = []
-
-
-def _shared() -> Grammars:
-    if not _known:
-        _known.append(byte_grammars())
-    return _known[0]
+@functools.cache
+def _shared(joined: bool) -> Grammars:
+    return byte_grammars()

@@ -149,6 +149,16 @@ KINDS = {
             [{"ac": 1, "bb": 1}, {"ac": "x", "ab": 1}, {"ac": "x", "aa": 1, "b": 2}],
             [{"ac": 1}, {"ac": "x", "bb": 1}, {"ac": 1, "bb": 6}],
         ),
+        (
+            {"oneOf": [{"required": [key], "properties": {
+                key: {"type": "string"}, "n": {"type": "integer"}, f"{key}x": {"minimum": 2}}}
+                for key in "abcdefghi"]},
+            [{"a": "x"}, {"a": "x", "b": 1}, {"c": "y", "b": "x", "n": 3, "bx": 1},
+             {"i": "", "q": 1},
+             {f"{key}x": 1 for key in "bcdefghi"} | dict.fromkeys("abcdefghi", "x")],
+            [{}, {"a": "x", "b": "y"}, {"a": 1}, {"a": "x", "n": "y"}, {"i": "", "ix": 1},
+             {"c": "y", "b": "x", "n": 3, "bx": 2}, {f"{key}x": 1 for key in "abcdefghi"}],
+        ),
         ({"format": "color"}, ["x", 1], []),
         ({"not": {"type": "integer"}}, [1.5, -0.25, 1e-7, 10.5e-3, "a", {}], [0, 1, -3, 1.0]),
         ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, -3, 2.5, 9.25], [2, 1.5, -2.5]),
@@ -232,7 +242,7 @@ def test_a_schema_is_enforced(
     ("schema", "told"),
     [
         (
-            {"allOf": [{"not": {"additionalProperties": {"minimum": n}}} for n in range(5)]},
+            {"allOf": [{"not": {"additionalProperties": {"minimum": n}}} for n in range(11)]},
             r"p\.allOf.*: `additionalProperties` so often under `not`",
         ),
         (
