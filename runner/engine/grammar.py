@@ -33,7 +33,7 @@ from runner.engine.odds import Proposals
 from runner.engine.schema import locate, read_schema
 from runner.engine.schemas.places import Places
 from runner.engine.schemas.rewrite import kept_apart, misread, rewritten
-from runner.engine.schemas.rules import REPEATS_TOKEN
+from runner.engine.schemas.rules import REPEATS_MARK, REPEATS_TOKEN
 from runner.engine.unique_items import Prelude, UniqueItems, VocabularyIndex
 from runner.engine.unique_matcher import Matcher, UniqueMatcher
 from runner.errors import InvalidRequest
@@ -227,7 +227,8 @@ class Grammars:
         """A matcher, or what is wrong with the source."""
         is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
         if is_free or len(source) > _MAX_UNTRIED_CHARS:
-            compile_in_child(source, grammar.param or "grammar")
+            # the child has another vocabulary
+            compile_in_child(source.replace(REPEATS_MARK, ""), grammar.param or "grammar")
         if self._vocabulary is None:  # prepared with the first grammar that is right
             failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
             if failed:

@@ -24,7 +24,8 @@ from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.texts import Texts
 
 STEPS, FRACTION, MEMBERS, REPEATS = _KEYWORDS = ("steps", "fraction", "members", "repeats")
-REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's; may stand behind the bracket
+REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's
+REPEATS_MARK = f"{REPEATS_TOKEN}? "  # behind the bracket
 MAX_RULES = 5_000
 MAX_S = 0.5  # of processor time
 _DATA = ("enum", "required")
@@ -171,7 +172,7 @@ class _Rules:
             self._lines.append(f"{name}_{at}: {' | '.join([*ends, *behind])}")
             if at == 0:
                 self._lines.append(f"{name}: {' | '.join([*ends, *ways])}")
-        mark = f"{REPEATS_TOKEN}? " if REPEATS in schema else ""
+        mark = REPEATS_MARK if REPEATS in schema else ""
         return f'"[" {mark}{self._ws} {name}'
 
     def _object(self, schema: dict[str, Any]) -> str:
