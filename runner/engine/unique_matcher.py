@@ -52,7 +52,8 @@ class UniqueMatcher:
             for after in self._behind(branch, text, [token]):
                 # Where the same arrays may repeat, the first one allows all that later ones do.
                 found.setdefault(after.items.repeating, after)
-        self._branches = list(found.values())[:MAX_BRANCHES]
+        # Masks may still be asked for behind a draft that is wrong.
+        self._branches = list(found.values())[:MAX_BRANCHES] or self._branches[:1]
         return bool(found)
 
     def _behind(self, branch: _Branch, text: bytes, tokens: list[int]) -> list[_Branch]:

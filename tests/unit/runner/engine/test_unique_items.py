@@ -113,6 +113,8 @@ def test_alternatives_part_behind_reasoning_and_in_drafts(grammars: Grammars) ->
     assert not behind_1.bits()[ord(",") >> 3] >> (ord(",") & 7) & 1
     assert behind_1.bits()[ord("]") >> 3] >> (ord("]") & 7) & 1
     assert behind_end.bits()[Pieces.END >> 3] >> (Pieces.END & 7) & 1
+    wrong = matcher.draft([ord("1"), ord(","), ord("}"), ord("1")])
+    assert all(mask.bits() for mask in wrong)
     assert accepted(matcher, "1,2]") == "1"
     assert accepted(matcher, "]") == "]"
 
