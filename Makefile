@@ -254,8 +254,8 @@ schema-suite: dev
 	$(PYTHON_BIN)/python -m tests.conformance.schemas $(SUITE_ARGS)
 	$(PYTHON_BIN)/python -m docs.generator
 
-# Schemas of nested alternatives that Hypothesis makes, beside jsonschema: 10 minutes.
-SCHEMA_EXAMPLES ?= 20000
+# Schemas of nested alternatives that Hypothesis makes, beside jsonschema: some minutes.
+SCHEMA_EXAMPLES ?= 10000
 .PHONY: fuzz-schemas
 fuzz-schemas: dev
 	SCHEMA_EXAMPLES=$(SCHEMA_EXAMPLES) $(PYTHON_BIN)/pytest --timeout 3600 \
