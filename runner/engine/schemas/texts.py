@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import Languages, Term, TooLarge
-from runner.engine.schemas.patterns import NotRegular, json_expression, language, plain_patterns
+from runner.engine.schemas.pattern_syntax import NotRegular
+from runner.engine.schemas.patterns import json_expression, language, plain_patterns
 from runner.engine.schemas.shapes import Str
 
 
