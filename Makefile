@@ -254,6 +254,13 @@ schema-suite: dev
 	$(PYTHON_BIN)/python -m tests.conformance.schemas $(SUITE_ARGS)
 	$(PYTHON_BIN)/python -m docs.generator
 
+# Schemas of nested alternatives that Hypothesis makes, beside jsonschema: some minutes.
+SCHEMA_EXAMPLES ?= 10000
+.PHONY: fuzz-schemas
+fuzz-schemas: dev
+	SCHEMA_EXAMPLES=$(SCHEMA_EXAMPLES) $(PYTHON_BIN)/pytest --timeout 3600 \
+		tests/unit/runner/engine/schemas/test_alternatives.py $(PYTEST_ARGS)
+
 # All suites but llama-server's, whose kept results are read, and docs/conformance.md from what they
 # came to: 15 minutes. SUITE_ARGS names some of them.
 .PHONY: conformance

@@ -31,9 +31,11 @@ from runner.engine.lark import (
 )
 from runner.engine.odds import Proposals
 from runner.engine.schema import locate, read_schema
-from runner.engine.schemas.places import Places, without_unique
-from runner.engine.schemas.rewrite import misread, rewritten, unique_places
-from runner.engine.unique_items import Matcher, Prelude, UniqueItems, UniqueMatcher, VocabularyIndex
+from runner.engine.schemas.places import Places
+from runner.engine.schemas.rewrite import kept_apart, misread, rewritten
+from runner.engine.schemas.rules import REPEATS_MARK, REPEATS_TOKEN
+from runner.engine.unique_items import Prelude, UniqueItems, VocabularyIndex
+from runner.engine.unique_matcher import Matcher, UniqueMatcher
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
@@ -170,7 +172,7 @@ class Grammars:
         if compiled.places is not None:
             prelude = _prelude(grammar, opened=opened)
             items = UniqueItems(compiled.places, self._indexed(), self._tokenizer, prelude)
-            matcher = UniqueMatcher(own, items)
+            matcher = UniqueMatcher(own, items, self._tokenizer.vocabulary)
         return LlguidanceMatcher(matcher, self._pool, param)
 
     def watch(
@@ -208,8 +210,7 @@ class Grammars:
         built, places = self._built(grammar, source), None
         if is_schema and (isinstance(built, str) or misread(schema)):
             schema = rewritten(schema, param)
-            places = unique_places(schema)
-            plain = without_unique(schema)
+            plain, places = kept_apart(schema, param)
             source = llguidance_source(
                 grammar, self._tokenizer, opened=opened, schema=plain, is_rewritten=True
             )
@@ -226,7 +227,8 @@ class Grammars:
         """A matcher, or what is wrong with the source."""
         is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
         if is_free or len(source) > _MAX_UNTRIED_CHARS:
-            compile_in_child(source, grammar.param or "grammar")
+            # the child has another vocabulary
+            compile_in_child(source.replace(REPEATS_MARK, ""), grammar.param or "grammar")
         if self._vocabulary is None:  # prepared with the first grammar that is right
             failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
             if failed:
@@ -288,7 +290,7 @@ _LEAD = "\x02"  # a token of its own in every vocabulary
 
 
 class _Words:
-    """A vocabulary in the shape that llguidance reads."""
+    """A vocabulary in the shape that llguidance reads, with REPEATS_TOKEN behind it."""
 
     def __init__(self, tokenizer: Tokenizer, ends: list[int]) -> None:
         self._tokenizer = tokenizer
@@ -305,6 +307,8 @@ class _Words:
                 piece = b"\xff" + tokenizer.text(token).encode()
                 self.special_token_ids.append(token)
             self.tokens.append(piece)
+        self.special_token_ids.append(len(self.tokens))
+        self.tokens.append(b"\xff" + REPEATS_TOKEN.encode())
 
     def __call__(self, text: Any) -> list[int]:
         if isinstance(text, bytes):
@@ -322,4 +326,4 @@ def _vocabulary(tokenizer: Tokenizer) -> LLTokenizer:
     if not ends:
         raise InvalidRequest("the model's vocabulary has no end token, which grammars need")
     wrapper = TokenizerWrapper(_Words(tokenizer, ends))
-    return LLTokenizer(wrapper, n_vocab=tokenizer.vocabulary, eos_token=ends)
+    return LLTokenizer(wrapper, n_vocab=tokenizer.vocabulary + 1, eos_token=ends)

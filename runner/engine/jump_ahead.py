@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from runner.engine.odds import Odds, Proposals
 from runner.engine.step_costs import MIN_ODDS
-from runner.engine.unique_items import Matcher
+from runner.engine.unique_matcher import Matcher
 
 _FORCED = -1  # stands for the last one of several forced tokens, whatever it is
 _FORCED_ODDS = 0.9

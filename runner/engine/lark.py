@@ -18,8 +18,8 @@ from llguidance.gbnf_to_lark import any_to_lark
 
 from runner.backends.backend import Tokenizer
 from runner.engine.schema import MAX_TEXT, check_repeats, read_schema
-from runner.engine.schemas.places import without_unique
-from runner.engine.schemas.rewrite import rewritten, written_rules
+from runner.engine.schemas.places import has_unique
+from runner.engine.schemas.rewrite import kept_apart, rewritten, written_rules
 from runner.engine.schemas.rules import needs_rules
 from runner.errors import InvalidRequest
 from runner.types import Grammar
@@ -142,7 +142,7 @@ def with_plain_schemas(grammar: Grammar) -> Grammar:
             own = {key: value for key, value in schema.items() if key != _OPTIONS}
             param = places.get(json.dumps(own, ensure_ascii=False), grammar.param or "grammar")
             plain = rewritten(own, param)
-            if without_unique(plain) != plain:
+            if has_unique(plain):
                 raise InvalidRequest(f"{param}: `uniqueItems` is not supported here", param=param)
             options = {_OPTIONS: schema[_OPTIONS]} if _OPTIONS in schema else {}
             written = json.dumps({**plain, **options}, ensure_ascii=False)
@@ -228,7 +228,7 @@ def schema_fault(schema: Any) -> str | None:
     if compile_fault(schema) is None:
         return None
     try:
-        plain = without_unique(rewritten(schema, ""))
+        plain, _ = kept_apart(rewritten(schema, ""), "")
         return compile_fault(plain, is_rewritten=True)
     except InvalidRequest as error:
         return error.message.partition(": ")[2]

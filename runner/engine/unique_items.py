@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from runner.backends.backend import Tokenizer
@@ -47,6 +46,20 @@ class VocabularyIndex:
             piece[found.end()] in _STOPS
         ]  # fmt: skip
 
+    def spelled(self, text: bytes) -> list[int] | None:
+        """Tokens that make up a text, long ones first; None: there are none."""
+        found = []
+        while text:
+            for end in range(len(text), 0, -1):
+                at = bisect.bisect_left(self._plain, (text[:end], -1))
+                if at < len(self._plain) and self._plain[at][0] == text[:end]:
+                    found.append(self._plain[at][1])
+                    text = text[end:]
+                    break
+            else:
+                return None
+        return found
+
     def going_on(self, text: bytes) -> Iterator[int]:
         """Tokens that begin with text."""
         yield from _beginning(self._plain, text)
@@ -76,7 +89,7 @@ def _ids(tokens: Iterable[int]) -> NDArray[np.int64]:
 @dataclass(slots=True)
 class _Frame:
     """An object or array that has begun. seen: the items so far, where they must differ, and
-    written: their texts, sorted."""
+    written: their texts, sorted. may_repeat: they need not, where others of the place must."""
 
     place: Place
     is_array: bool
@@ -85,6 +98,7 @@ class _Frame:
     seen: set[str] | None = None
     written: list[str] = field(default_factory=list)
     start: int = 0  # of its item in the text
+    may_repeat: bool = False
 
 
 @dataclass(slots=True)
@@ -118,7 +132,9 @@ class Prelude:
 
 @dataclass(slots=True)
 class UniqueItems:
-    """Follows one answer."""
+    """Follows one answer. parted: where an array began whose items need not differ in some
+    alternatives, as the number of bytes up to then in the last text, with one that goes on from
+    there in those."""
 
     places: Places
     vocabulary: VocabularyIndex
@@ -130,6 +146,7 @@ class UniqueItems:
     _is_name: bool = False
     _escaped: bool = False
     _began: int = 0  # the string or scalar, in the text
+    parted: list[tuple[int, UniqueItems]] = field(default_factory=list)
 
     def copy(self) -> UniqueItems:
         """An independent copy."""
@@ -138,20 +155,35 @@ class UniqueItems:
             for one in self._stack
         ]
         prelude = None if self.prelude is None else replace(self.prelude)
-        return replace(self, prelude=prelude, _stack=frames, _text=bytearray(self._text))
+        return replace(self, prelude=prelude, _stack=frames, _text=bytearray(self._text), parted=[])
 
-    def accept(self, token: int) -> bool:
-        """Go on by a token. False: an item has come that was there already."""
-        piece = self.tokenizer.piece(token)
-        if self.prelude is not None:
-            rest = self.prelude.rest(piece or self.tokenizer.text(token).encode())
-            if rest is None:
-                return True
-            self.prelude, piece = None, rest
+    @property
+    def repeating(self) -> tuple[int, ...]:
+        """The arrays that have begun whose items may be equal where others' must differ, by their
+        depths."""
+        return tuple(at for at, frame in enumerate(self._stack) if frame.may_repeat)
+
+    def accept(self, text: bytes) -> bool:
+        """Go on by a text. False: an item has come that was there already."""
+        self.parted = []
+        rest = text if self.prelude is None else self.prelude.rest(text)
+        if rest is None:
+            return True
+        self.prelude = None
         fresh = True
-        for byte in piece:
+        for at, byte in enumerate(rest, len(text) - len(rest)):
             fresh = self._next(byte) and fresh
+            if fresh and byte == 91 and self._stack and self._mode == "value":
+                self._part(at + 1)
         return fresh
+
+    def _part(self, at: int) -> None:
+        """Behind the bracket of an array."""
+        top = self._stack[-1]
+        if top.seen is not None and self.places.mixed(top.place):
+            other = self.copy()
+            other._stack[-1].seen, other._stack[-1].may_repeat = None, True
+            self.parted.append((at, other))
 
     def _next(self, byte: int) -> bool:
         if self._mode == "string":
@@ -235,7 +267,7 @@ class UniqueItems:
         return True
 
     def masked(self, bits: bytes) -> bytes:
-        """bits without the tokens that would repeat an item."""
+        """bits without the tokens that would repeat an item; maybe none are left."""
         if self.prelude is not None or not any(frame.seen for frame in self._stack):
             return bits
         ids = _ids(token for frame in self._stack if frame.seen for token in self._repeating(frame))
@@ -244,7 +276,7 @@ class UniqueItems:
         mask = np.frombuffer(bits, np.uint8).copy()
         ids = ids[ids >> 3 < len(mask)]
         np.bitwise_and.at(mask, ids >> 3, ~(1 << (ids & 7)).astype(np.uint8))
-        return mask.tobytes() if mask.any() else bits
+        return mask.tobytes()
 
     def _repeating(self, frame: _Frame) -> Iterator[int]:
         assert frame.seen is not None
@@ -322,51 +354,3 @@ def _loaded(text: bytes) -> object:
         return json.loads(text)
     except ValueError:
         return text.decode("utf-8", "replace")
-
-
-class UniqueMatcher:
-    """A matcher of llguidance whose arrays keep their items apart; see LLMatcher."""
-
-    def __init__(self, matcher: LLMatcher, items: UniqueItems) -> None:
-        """Takes both over."""
-        self._matcher = matcher
-        self._items = items
-        self._repeats = False
-
-    def compute_bitmask(self) -> bytes:
-        """See LLMatcher."""
-        return self._items.masked(self._matcher.compute_bitmask())
-
-    def consume_token(self, token: int) -> bool:
-        """See LLMatcher."""
-        if not self._matcher.consume_token(token):
-            return False
-        self._repeats = not self._items.accept(token)
-        return not self._repeats
-
-    def try_consume_tokens(self, tokens: list[int]) -> int:
-        """See LLMatcher; unusable once it has accepted fewer than all."""
-        for count, token in enumerate(tokens):
-            if not self._matcher.try_consume_tokens([token]) or not self._items.accept(token):
-                return count
-        return len(tokens)
-
-    def compute_ff_tokens(self) -> list[int]:
-        """See LLMatcher."""
-        return self._matcher.compute_ff_tokens()
-
-    def is_stopped(self) -> bool:
-        """See LLMatcher."""
-        return self._matcher.is_stopped()
-
-    def get_error(self) -> str:
-        """See LLMatcher."""
-        repeats = "an array's items must differ, and there is no other one"
-        return repeats if self._repeats else self._matcher.get_error()
-
-    def deep_copy(self) -> UniqueMatcher:
-        """See LLMatcher."""
-        return UniqueMatcher(self._matcher.deep_copy(), self._items.copy())
-
-
-Matcher = LLMatcher | UniqueMatcher

@@ -28,9 +28,10 @@ from runner.engine.schemas.texts import Texts
 
 MAX_SHAPES = 1_000  # of one expression
 MAX_MEETINGS = 60_000
-MAX_S = 0.5  # of processor time
+MAX_S, MAX_JOINED_S = 0.5, 0.25  # of processor time
 _MAX_DEPTH = 40  # of properties that are looked into, to know whether anything matches
 
+_MAX_COMPARED = 40  # shapes of which each may be part of another
 _MAX_EVALUATED = 4  # of anyOf, where it matters which of them match
 
 
@@ -45,9 +46,11 @@ class _Cycle(Exception):
 class Algebra:
     """The shapes of a document's schemas. Raises Unsupported, TooMuch."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, *, joined: bool = False) -> None:
+        """joined: see opposites. Fewer shapes, each of which takes more rules."""
         self.document = document
-        self._end_s = time.thread_time() + MAX_S
+        self._joined = joined
+        self._end_s = time.thread_time() + (MAX_JOINED_S if joined else MAX_S)
         self.texts = Texts(self._end_s)
         self.meeting = Meeting(self.texts, self.is_empty, self.shapes)
         self._shapes: dict[Expression, tuple[Shape, ...]] = {}
@@ -136,10 +139,20 @@ class Algebra:
             return context
         if isinstance(part, Or):
             found = [shape for each in part.parts for shape in self._within(context, each)]
-            return list(dict.fromkeys(found))
+            return self._without_included(list(dict.fromkeys(found)))
         if isinstance(part, Not):
             return self._but(context, self.shapes(part.part), place_of(part.part))
         return self.met(context, self.shapes(part))
+
+    def _without_included(self, shapes: list[Shape]) -> list[Shape]:
+        """The same without shapes that are part of another one."""
+        if self.document.evaluates or len(shapes) > _MAX_COMPARED:
+            return shapes
+        kept = list(shapes)
+        for shape in shapes:
+            if any(one is not shape and self.meeting.includes(one, shape) for one in kept):
+                kept.remove(shape)
+        return kept
 
     def _fitting(self, shapes: Any) -> list[Shape]:
         return [shape for shape in shapes if self.meeting.meet(shape, shape) is not None]
@@ -148,7 +161,9 @@ class Algebra:
         schema, document = node.schema, self.document
         if "$ref" in schema and document.draft < 2019:
             return self.shapes(document.target(node, "$ref"))
-        found: Sequence[Shape] = self._fitting(base_shapes(node, document))
+        found: Sequence[Shape] = self._fitting(
+            map(self.meeting.with_patterns, base_shapes(node, document))
+        )
         if document.has(schema, "const"):
             found = self.met(found, literal_shapes([schema["const"]], node, document))
         if "enum" in schema:
@@ -220,8 +235,10 @@ class Algebra:
                 then = self.document.made({"required": needed}, node.path)
             else:
                 then = self.document.child(node, needed, keyword, name)
-            there = self.document.made({"type": "object", "required": [name]}, node.path)
-            found.append(any_of([absent, all_of([there, then])]))
+            if self.document.evaluates:  # it matters whether `then` has been asked
+                there = self.document.made({"type": "object", "required": [name]}, node.path)
+                then = all_of([there, then])
+            found.append(any_of([absent, then]))
         return found
 
     def _one_of(
@@ -256,7 +273,7 @@ class Algebra:
                 found.append(one)
                 continue
             if opposite is None:
-                opposite = self._fitting(opposites(other, path))
+                opposite = self._fitting(opposites(other, path, joined=self._joined))
             found += self.met([one], opposite)
         if len(found) > MAX_SHAPES:
             raise TooMuch

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 from runner.engine.schemas.expressions import Expression, Node, Unsupported
 
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})
+_REMARKS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly",
+                      "writeOnly", "markdownDescription", "$comment"})  # fmt: skip
 _EVALUATING = ("unevaluatedItems", "unevaluatedProperties")
 _LAST_DRAFT = 2020
 _SINCE = {"const": 6, "contains": 6, "propertyNames": 6, "if": 7, "prefixItems": 2020,
@@ -63,6 +65,8 @@ class Document:
             return value
         if not isinstance(value, dict):
             raise Unsupported("a schema must be an object, true or false", path)
+        if (plain := _plain(value)) is not None:
+            return self.made(plain, path)
         base = urljoin(base, self._id(value) or "") if self._id(value) else base
         scope = self._entered(scope, base)
         return self._nodes.setdefault((id(value), base, scope), Node(value, path, base, scope))
@@ -146,6 +150,16 @@ class Document:
             if own and not own.startswith("#") and isinstance(value, dict):
                 base = urljoin(base, own)
         return self._expression(value, path, base, node.scope)
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """A schema without remarks, where it has no others in it and refers to none: equal ones are
+    one, so that what they have in common need not be worked out. None: it has."""
+    found = {key: value for key, value in schema.items() if key not in _REMARKS}
+    values = [*found.values()]
+    values += [each for value in values if isinstance(value, list) for each in value]
+    is_plain = not any(isinstance(value, dict) for value in values)
+    return found if is_plain and not any(key.startswith("$") for key in found) else None
 
 
 def _steps(pointer: str) -> Iterator[str]:

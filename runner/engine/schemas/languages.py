@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 LAST = 0x10FFFF
-MAX_STATES = 600
-MAX_REGEX_CHARS = 12_000
+MAX_STATES = 2_000
+MAX_REGEX_CHARS = 40_000
 _MAX_TERMS = 40_000
 
 Ranges = tuple[tuple[int, int], ...]  # sorted, disjoint, both ends in them
@@ -199,8 +199,7 @@ class Languages:
         while waiting:
             state = waiting.pop()
             yield state
-            for start in self.cuts(state):
-                following = self.after(state, start)
+            for _, _, following in self._edges(state):
                 if following not in seen:
                     if len(seen) >= MAX_STATES:
                         raise TooLarge
@@ -226,7 +225,11 @@ class Languages:
     def _edges(self, state: Term) -> list[tuple[int, int, Term]]:
         starts = sorted(self.cuts(state))
         ends = [start - 1 for start in starts[1:]] + [LAST]
-        return [(low, high, self.after(state, low)) for low, high in zip(starts, ends, strict=True)]
+        return [
+            (low, high, self.after(state, low))
+            for low, high in zip(starts, ends, strict=True)
+            if not (low >= 0xD800 and high <= 0xDFFF)  # surrogates are no characters
+        ]
 
 
 def _flat(op: str, parts: Iterable[Term]) -> Iterator[Term]:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.engine.schemas.expressions import Expression, Unsupported, all_of
+from runner.engine.schemas.expressions import Expression, Unsupported, all_of, negated
 from runner.engine.schemas.shapes import Arr, Boolean, Null, Num, Number, Obj, Other, Shape, Str
 from runner.engine.schemas.texts import Texts
+
+_MAX_LOOKED_INTO = 1  # properties, to know whether an object includes another one
 
 
 class Meeting:
@@ -44,6 +46,30 @@ class Meeting:
         if isinstance(one, Obj) and isinstance(other, Obj):
             return self.object(self._objects(one, other))
         return None
+
+    def includes(self, one: Shape, other: Shape) -> bool:
+        """Whether it is known that the other one is part of this one."""
+        if isinstance(one, Obj) and isinstance(other, Obj):
+            return self._includes_object(one, other)
+        if isinstance(one, Arr) and isinstance(other, Arr):
+            return one.unique in (None, other.unique) and _arrays(other, one) == other
+        if isinstance(one, Str) and isinstance(other, Str):
+            return _strings(other, one) == other
+        if isinstance(one, Num) and isinstance(other, Num):
+            return _numbers(other, one) == other
+        return one == other
+
+    def _includes_object(self, one: Obj, other: Obj) -> bool:
+        if not {*one.required} <= {*other.required} or one.patterns != other.patterns:
+            return False
+        both = self._objects(other, one)
+        if replace(both, known=()) != replace(other, known=()):
+            return False
+        parts = [(self.at(other, name), self.at(one, name)) for name, _ in both.known]
+        left = [pair for pair in parts if all_of(pair) != pair[0]]
+        return len(left) <= _MAX_LOOKED_INTO and all(
+            self._is_empty(all_of([inner, negated(outer)])) for inner, outer in left
+        )
 
     def number(self, shape: Num) -> Num | None:
         """The same without values that do not fit; None: nothing fits."""
@@ -105,16 +131,26 @@ class Meeting:
             if self._is_empty(self.at(shape, name)):
                 return None
         closed = shape.extra is False and not shape.patterns
+        if any(self._is_met(shape, other) for other in shape.others):
+            left = tuple(other for other in shape.others if not self._is_met(shape, other))
+            shape = replace(shape, others=left)
         for other in shape.others:
-            if not self.chosen(shape, other) and not self.unknown_chosen(shape, other):
+            is_there = self.chosen(shape, other) or self.unknown_chosen(shape, other)
+            if not is_there and {*other.absent} <= {*shape.required}:
                 return None
         if shape.high is not None and max(shape.low, len(shape.required)) > shape.high:
             return None
         possible_count = sum(value is not False for _, value in shape.known)
         return None if closed and shape.low > possible_count else shape
 
+    def _is_met(self, shape: Obj, other: Other) -> bool:
+        return any(self.at(shape, name) is False for name in other.absent)
+
     def chosen(self, shape: Obj, other: Other) -> list[str]:
         """The known properties that may be the other one that must be there."""
+        if other.is_listed:
+            return [name for name, value in other.values
+                    if not self._is_empty(all_of([self.at(shape, name), value]))]  # fmt: skip
         return [
             name
             for name, value in shape.known
@@ -127,6 +163,8 @@ class Meeting:
 
     def unknown_chosen(self, shape: Obj, other: Other) -> bool:
         """Whether a property that is not known may be it."""
+        if other.is_listed:
+            return False
         values = [shape.extra]
         for pattern, value in shape.patterns:
             if other.only is None or not self._texts.apart((pattern, other.only)):
@@ -152,6 +190,22 @@ class Meeting:
                 return value
         found = [value for one, value in shape.patterns if self._texts.matches(one, name)]
         return all_of(found) if found else shape.extra
+
+    def with_patterns(self, shape: Shape) -> Shape:
+        """The same, with what patterns say of known properties said of these. A pattern that cannot
+        be taken apart is left to who reads what is written."""
+        if not isinstance(shape, Obj) or not shape.patterns:
+            return shape
+        known = tuple((name, all_of([value, *self.patterns_of(shape, name)]))
+                      for name, value in shape.known)  # fmt: skip
+        return replace(shape, known=known)
+
+    def patterns_of(self, shape: Obj, name: str) -> list[Expression]:
+        """What the patterns say that are found in a name, as far as this can be known."""
+        try:
+            return [value for one, value in shape.patterns if self._texts.matches(one, name)]
+        except Unsupported:
+            return []
 
     def _objects(self, one: Obj, other: Obj) -> Obj:
         names = dict.fromkeys([name for name, _ in (*one.known, *other.known)])

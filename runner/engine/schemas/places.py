@@ -4,31 +4,82 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
+from runner.engine.schemas.rules import MEMBERS, REPEATS, STEPS
 from runner.engine.schemas.texts import Texts
 
 MAX_LISTED = 1_000  # texts of an item that are told apart before they are whole
+MAX_PLACES = 10_000
 
 Place = tuple[int, ...]  # the schemas that may apply, by number, without anyOf and $ref
-_ANYTHING: dict[str, Any] = {}
+_ANY_NAME = "any"  # of a definition; written.py's are d0, d1, ...
 
 
 class Places:
-    """Of one schema as written.py writes it. Where it depends on the rest of the text whether items
-    must differ, they must."""
+    """Of one schema as written.py writes it. A place may have arrays whose items must differ beside
+    others: which of them an array is, only a grammar of `plain` knows."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        self._definitions = schema.get("$defs", {})
+        self._schema: dict[str, Any] = _explicit(schema)
+        self._definitions = self._schema.get("$defs", {})
         self._schemas: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
         self._texts = Texts(math.inf)
         self._known: dict[tuple[Place, str | int | None], Place] = {}
         self._listed: dict[Place, frozenset[str] | None] = {}
-        self.start = self._place([schema])
+        self.start = self._place([self._schema])
+
+    def plain(self) -> dict[str, Any]:
+        """The schema without uniqueItems. Arrays of places with others whose items must differ have
+        REPEATS. Raises Unsupported."""
+        mixed = self._mixed()
+
+        def changed(part: Any) -> Any:
+            if not isinstance(part, dict):
+                return part
+            if not part and id(part) in mixed:
+                return {"$ref": f"#/$defs/{_ANY_NAME}"}
+            found = _with_parts(part, changed)
+            found.pop("uniqueItems", None)
+            return {**found, REPEATS: []} if id(part) in mixed else found
+
+        found: dict[str, Any] = changed(self._schema)
+        found["$defs"] = {**found.get("$defs", {}), _ANY_NAME: _anything()}
+        return found
+
+    def _mixed(self) -> set[int]:
+        """The ids of the schemas without uniqueItems in places where others have it."""
+        found: set[int] = set()
+        waiting, seen = [self.start], {self.start}
+        while waiting:
+            place = waiting.pop()
+            if self.unique(place) and self.mixed(place):
+                found |= {id(schema) for schema in self._of(place, "array")
+                          if not schema.get("uniqueItems")}  # fmt: skip
+            for inner in self._inner(place):
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
+            if len(seen) > MAX_PLACES:
+                raise Unsupported("`uniqueItems` beside so many alternatives is not supported")
+        return found
+
+    def _inner(self, place: Place) -> Iterator[Place]:
+        """Where properties and items are. Properties that no schema lists are taken together."""
+        others: list[Any] = []
+        for schema in self._of(place, "object"):
+            for name in schema.get("properties", ()):
+                yield self.property(place, name)
+            others += schema.get("patternProperties", {}).values()
+            others += [each for way in schema.get(MEMBERS, ())[1:] for *_, each in way["others"]]
+            others.append(schema.get("additionalProperties", schema))
+        yield self._place(others)
+        for index in range(self._longest_prefix(place) + 1):
+            yield self.item(place, index)
 
     def _place(self, schemas: Iterable[Any]) -> Place:
         found: dict[int, None] = {}
@@ -37,8 +88,6 @@ class Places:
             schema = waiting.pop()
             if schema is False:
                 continue
-            if schema is True:
-                schema = _ANYTHING
             if "$ref" in schema:
                 name = schema["$ref"].removeprefix("#/$defs/")
                 if name not in seen:
@@ -64,12 +113,15 @@ class Places:
         if (place, name) not in self._known:
             found: list[Any] = []
             for schema in self._of(place, "object"):
+                ways = schema.get(MEMBERS, ())[1:]
                 if name in schema.get("properties", ()):
                     found.append(schema["properties"][name])
+                    found += [way["properties"][name] for way in ways if name in way["properties"]]
                     continue
+                found += [value for way in ways for *_, value in way["others"]]
                 patterns = schema.get("patternProperties", {})
                 fitting = [value for one, value in patterns.items() if self._matches(one, name)]
-                found += fitting or [schema.get("additionalProperties", True)]
+                found += fitting or [schema.get("additionalProperties", schema)]
             self._known[place, name] = self._place(found)
         return self._known[place, name]
 
@@ -83,10 +135,13 @@ class Places:
         """Where an array's item is."""
         index = min(index, self._longest_prefix(place))
         if (place, index) not in self._known:
-            found = []
+            found: list[Any] = []
             for schema in self._of(place, "array"):
+                if STEPS in schema:
+                    found += [part for state in schema[STEPS] for part, _ in state["items"]]
+                    continue
                 prefix = schema.get("prefixItems", ())
-                found.append(prefix[index] if index < len(prefix) else schema.get("items", True))
+                found.append(prefix[index] if index < len(prefix) else schema.get("items", schema))
             self._known[place, index] = self._place(found)
         return self._known[place, index]
 
@@ -95,8 +150,12 @@ class Places:
         return max((len(schema.get("prefixItems", ())) for schema in arrays), default=0)
 
     def unique(self, place: Place) -> bool:
-        """Whether the items of an array there must differ."""
+        """Whether the items of an array there must differ, or those of some arrays."""
         return any(schema.get("uniqueItems", False) for schema in self._of(place, "array"))
+
+    def mixed(self, place: Place) -> bool:
+        """Whether an array there may have equal items."""
+        return not all(schema.get("uniqueItems", False) for schema in self._of(place, "array"))
 
     def listed(self, place: Place) -> frozenset[str] | None:
         """All texts that a value there may be, where these are a few; else None."""
@@ -124,12 +183,65 @@ def canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def without_unique(schema: Any) -> Any:
-    """The same without uniqueItems."""
-    if isinstance(schema, dict):
-        return {
-            key: value if key in ("enum", "required") else without_unique(value)
-            for key, value in schema.items()
-            if not (key == "uniqueItems" and value is True)
-        }
-    return [without_unique(each) for each in schema] if isinstance(schema, list) else schema
+def has_unique(schema: dict[str, Any]) -> bool:
+    """Whether a written schema has uniqueItems."""
+    found = False
+
+    def look(part: Any) -> Any:
+        nonlocal found
+        if isinstance(part, dict):
+            found = found or part.get("uniqueItems") is True
+            _with_parts(part, look)
+        return part
+
+    look(schema)
+    return found
+
+
+def _with_parts(schema: dict[str, Any], changed: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy with all schemas in it changed."""
+    found = dict(schema)
+    for key in found.keys() & {"properties", "patternProperties", "$defs"}:
+        found[key] = {name: changed(each) for name, each in found[key].items()}
+    for key in found.keys() & {"anyOf", "prefixItems"}:
+        found[key] = [changed(each) for each in found[key]]
+    for key in found.keys() & {"items", "additionalProperties"}:
+        found[key] = changed(found[key])
+    if STEPS in found:
+        found[STEPS] = [
+            {**state, "items": [[changed(part), to] for part, to in state["items"]]}
+            for state in found[STEPS]
+        ]
+    if MEMBERS in found:
+        count, *ways = found[MEMBERS]
+        found[MEMBERS] = [count, *(_changed_way(way, changed) for way in ways)]
+    return found
+
+
+def _changed_way(way: dict[str, Any], changed: Callable[[Any], Any]) -> dict[str, Any]:
+    known = {name: changed(each) for name, each in way["properties"].items()}
+    others = [[*names, changed(each)] for *names, each in way["others"]]
+    return {**way, "properties": known, "others": others}
+
+
+def _explicit(schema: Any) -> Any:
+    """The same with each schema that allows anything as an object of its own."""
+    if schema is False:
+        return False
+    found = _with_parts({} if schema is True else schema, _explicit)
+    if found.get("type") == "array":
+        found.setdefault("items", {})
+    if found.get("type") == "object":
+        found.setdefault("additionalProperties", {})
+    return found
+
+
+def _anything() -> dict[str, Any]:
+    """Any value, with arrays that have REPEATS."""
+    more = {"$ref": f"#/$defs/{_ANY_NAME}"}
+    kinds: list[dict[str, Any]] = [
+        {"type": kind} for kind in ("null", "boolean", "number", "string")
+    ]
+    kinds.append({"type": "array", "items": more, REPEATS: []})
+    kinds.append({"type": "object", "additionalProperties": more})
+    return {"anyOf": kinds}

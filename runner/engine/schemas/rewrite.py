@@ -10,7 +10,8 @@ from runner.engine.schemas.algebra import Algebra, TooMuch
 from runner.engine.schemas.document import Document
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
-from runner.engine.schemas.places import Places, without_unique
+from runner.engine.schemas.patterns import is_foreign
+from runner.engine.schemas.places import Places, has_unique
 from runner.engine.schemas.rules import rules
 from runner.engine.schemas.written import Writer
 from runner.errors import InvalidRequest
@@ -24,7 +25,11 @@ def rewritten(schema: Any, param: str) -> dict[str, Any]:
     uniqueItems and those of rules.py among them. Raises InvalidRequest that names the keyword and
     its place under param, where it cannot be said so."""
     with _named_faults(param):
-        found = Writer(Algebra(Document(schema, param))).document()
+        document = Document(schema, param)
+        try:
+            found = Writer(Algebra(document)).document()
+        except TooMuch:
+            found = Writer(Algebra(document, joined=True)).document()
     if found is False or found is True:
         raise InvalidRequest(f"{param}: nothing can match it", param=param)
     return found
@@ -55,16 +60,18 @@ def _named_faults(param: str) -> Iterator[None]:
 
 
 def misread(schema: Any) -> bool:
-    """Whether llguidance takes a schema for more than its dialect says: up to draft 7, nothing
-    beside `$ref` counts."""
+    """Whether llguidance takes a schema for more than its dialect says, or a pattern for another
+    one: up to draft 7, nothing beside `$ref` counts."""
     said = schema.get("$schema") if isinstance(schema, dict) else None
-    if not isinstance(said, str) or not any(f"draft-0{number}" in said for number in (4, 6, 7)):
-        return False
+    old = isinstance(said, str) and any(f"draft-0{number}" in said for number in (4, 6, 7))
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+            if old and isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+                return True
+            patterns = [value.get("pattern"), *_names_of(value.get("patternProperties"))]
+            if any(isinstance(one, str) and is_foreign(one) for one in patterns):
                 return True
             waiting += value.values()
         elif isinstance(value, list):
@@ -72,6 +79,15 @@ def misread(schema: Any) -> bool:
     return False
 
 
-def unique_places(schema: dict[str, Any]) -> Places | None:
-    """Where a rewritten schema has arrays whose items must differ; None: nowhere."""
-    return None if without_unique(schema) == schema else Places(schema)
+def _names_of(value: Any) -> Iterator[str]:
+    yield from value if isinstance(value, dict) else ()
+
+
+def kept_apart(schema: dict[str, Any], param: str) -> tuple[dict[str, Any], Places | None]:
+    """A rewritten schema without uniqueItems, and the places of arrays whose items must differ;
+    None: there are none. Raises InvalidRequest as rewritten does."""
+    if not has_unique(schema):
+        return schema, None
+    with _named_faults(param):
+        places = Places(schema)
+        return places.plain(), places

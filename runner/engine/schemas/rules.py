@@ -1,44 +1,54 @@
 """A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
 
-That is `steps`, an array's items as an automaton, and `fraction`, numbers that are no integers
-between two integers. All without them stays JSON schema inside the rules.
+That is `steps`, an array's items as an automaton, `fraction`, numbers that are no integers between
+two integers, `members`, an object whose properties are told apart here, and `repeats`, an array
+that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are lists.
+All without them stays JSON schema inside the rules.
+
+`members` begins with how many needs an object has, each for a property of some kind. Then come the
+ways to meet some of them by one property: `needs` by number, `properties` with the values of listed
+ones, `absent` with those that must not be there, and of others the pattern of patternProperties, an
+expression for the names (None: all of those) and the value.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.texts import Texts
 
-STEPS, FRACTION = "steps", "fraction"
+STEPS, FRACTION, MEMBERS, REPEATS = _KEYWORDS = ("steps", "fraction", "members", "repeats")
+REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's
+REPEATS_MARK = f"{REPEATS_TOKEN}? "  # behind the bracket
 MAX_RULES = 5_000
 MAX_S = 0.5  # of processor time
 _DATA = ("enum", "required")
 
 # A text as llguidance's JSON schema has it: each character in one way
 _TEXT = r'/"([^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(0[0-7bef]|1[0-9a-f]|7f))*"/'
-_FRACTION = r"/\.[0-9]*[1-9][0-9]*/"
-_SMALL = r"/(\.[0-9]*[1-9][0-9]*)[eE]-[0-9]+/"
-_TINY = r"/[1-9][eE]-0*[1-9][0-9]*/"
+_PLACES = r"\.[0-9]*[1-9][0-9]*"
+_SMALL = r"[1-9](\.[0-9]+)?[eE]-0*[1-9][0-9]*"  # less than 1
 
 
 def needs_rules(schema: Any) -> bool:
     """Whether a written schema has such keywords."""
-    return any(STEPS in each or FRACTION in each for each in _within(schema))
+    return any(True for _ in _within(schema))
 
 
 def _within(schema: Any) -> Iterator[dict[str, Any]]:
-    """It and all schemas in it. Names of properties are not told from keywords: each name that is
-    a keyword has a schema for a value, where the keyword's has none."""
+    """Those with such keywords, of it and all schemas in it. Names of properties are not told from
+    keywords: each name that is a keyword has a schema for a value, where the keyword has a list."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if isinstance(value.get(STEPS), list) or isinstance(value.get(FRACTION), list):
+            if any(isinstance(value.get(keyword), list) for keyword in _KEYWORDS):
                 yield value
             waiting += _parts(value)
         elif isinstance(value, list):
@@ -68,6 +78,7 @@ class _Rules:
         self._lines = [f"{self._ws}: {space}?", f"{space}: /{white_space}/",
                        f"{self._text}: {_TEXT}"]  # fmt: skip
         self._names: dict[str | int, str] = {}
+        self._nothing: dict[str, bool] = {}  # definitions that nothing matches
         self._kept: list[Any] = []  # whose ids are in _names
 
     def text(self) -> str:
@@ -83,6 +94,21 @@ class _Rules:
 
     def _is_special(self, schema: Any) -> bool:
         return needs_rules(schema) or bool(_references(schema) & self._special)
+
+    def _is_nothing(self, schema: Any) -> bool:
+        """Whether it is known that nothing matches."""
+        if not isinstance(schema, dict):
+            return schema is False
+        if "$ref" in schema:
+            name = schema["$ref"].removeprefix("#/$defs/")
+            if name not in self._nothing:
+                self._nothing[name] = False  # while it is worked out, if it has itself in it
+                self._nothing[name] = self._is_nothing(self._definitions[name])
+            return self._nothing[name]
+        if "anyOf" in schema:
+            return all(map(self._is_nothing, schema["anyOf"]))
+        known = schema.get("properties", {})
+        return any(self._is_nothing(known.get(name)) for name in schema.get("required", ()))
 
     def _new(self, key: str | int) -> str:
         name = self._names[key] = f"{self._name}_{len(self._names)}"
@@ -113,10 +139,11 @@ class _Rules:
         if "$ref" in schema:
             return self._rule(schema)
         if "anyOf" in schema:
-            return " | ".join(self._rule(each) for each in schema["anyOf"])
+            ways = [each for each in schema["anyOf"] if not self._is_nothing(each)]
+            return " | ".join(map(self._rule, ways))
         if FRACTION in schema:
             low, high = schema[FRACTION]
-            return _fraction(low, high, self._json)
+            return _fraction(low, high)
         return self._array(schema) if schema["type"] == "array" else self._object(schema)
 
     def _json(self, schema: dict[str, Any]) -> str:
@@ -136,53 +163,90 @@ class _Rules:
         name = self._new(f"[{len(self._names)}")
         for at, state in enumerate(steps):
             ways = [
-                f"{self._rule(part)} {self._ws} {name}_{after}" for part, after in state["items"]
+                f"{self._rule(part)} {self._ws} {name}_{after}"
+                for part, after in state["items"]
+                if not self._is_nothing(part)
             ]
             ends = ['"]"'] if state["ends"] else []
             behind = [f'"," {self._ws} {way}' for way in ways]
             self._lines.append(f"{name}_{at}: {' | '.join([*ends, *behind])}")
             if at == 0:
                 self._lines.append(f"{name}: {' | '.join([*ends, *ways])}")
-        return f'"[" {self._ws} {name}'
+        mark = REPEATS_MARK if REPEATS in schema else ""
+        return f'"[" {mark}{self._ws} {name}'
 
     def _object(self, schema: dict[str, Any]) -> str:
-        if "minProperties" in schema or "maxProperties" in schema:
-            raise Unsupported("`minProperties` beside `contains` is not supported")
         listed: dict[str, Any] = schema.get("properties", {})
         required = schema.get("required", [])
         known = {**listed, **{one: self._at(schema, one) for one in required if one not in listed}}
-        if any(known[one] is False for one in required):
+        if any(self._is_nothing(known[one]) for one in required):
             raise Unsupported("a required property that nothing can match is not supported here")
         name = self._new(f"{{{len(self._names)}")
+        count, *ways = schema.get(MEMBERS, [0])
+        low, high = schema.get("minProperties", 0), schema.get("maxProperties")
         members = [
-            (self._pair(_quoted(_quoted(key)), value), key in required)
+            _Member(
+                [(self._pair(_quoted(_quoted(key)), each), met)
+                 for each, met in [(value, 0), *_met(ways, key)] if not self._is_nothing(each)],
+                key in required,
+                _skipped(ways, key),
+            )
             for key, value in known.items()
-            if value is not False
-        ]
-        others = self._others(schema, list(known))
-        if others:
-            self._lines.append(f"{name}_other: {' | '.join(others)}")
-        for at in range(len(members), -1, -1):
-            self._lines += self._members(name, members, at, bool(others))
-        return f'"{{" {self._ws} {name}_first_0'
+        ]  # fmt: skip
+        others = self._others(schema, list(known), ways)
+        members = [one for one in members if one.pairs or one.skipped]
+        start = self._members(name, members, others, (low, high, count))
+        return f'"{{" {self._ws} {start}'
 
     def _pair(self, key: str, value: Any) -> str:
         return f'{key} {self._ws} ":" {self._ws} {self._rule(value)}'
 
     def _members(
-        self, name: str, members: list[tuple[str, bool]], at: int, others: bool
-    ) -> Iterator[str]:
-        """What may follow where the known properties from `at` on are left: at the object's begin,
-        and behind a property."""
-        if at == len(members):
-            more = f"{name}_other {self._ws} {name}_next_{at}"
-            yield f'{name}_first_{at}: "}}"' + (f" | {more}" if others else "")
-            yield f'{name}_next_{at}: "}}"' + (f' | "," {self._ws} {more}' if others else "")
-            return
-        member, is_required = members[at]
-        for kind, comma in (("first", ""), ("next", f'"," {self._ws} ')):
-            skipped = "" if is_required else f" | {name}_{kind}_{at + 1}"
-            yield f"{name}_{kind}_{at}: {comma}{member} {self._ws} {name}_next_{at + 1}{skipped}"
+        self,
+        name: str,
+        members: list[_Member],
+        others: dict[int, list[str]],
+        counts: tuple[int, int | None, int],
+    ) -> str:
+        """The rule for what stands between the brackets of an object. counts: its properties, at
+        least and at most, and the needs. A rule says what may follow where the members from `at` on
+        are left, so many properties have come, and the needs of a bit set are met."""
+        low, high, needs = counts
+        last = max(low, 1) if high is None else high  # more are not counted
+        for met, pairs in others.items():
+            self._lines.append(f"{name}_other_{met}: {' | '.join(pairs)}")
+
+        def following(state: _State) -> list[tuple[str, _State]]:
+            at, count, met = state
+            if at == len(members):
+                pairs = [(f"{name}_other_{more}", more) for more in others]
+            else:
+                pairs = members[at].pairs
+            goes_on = high is None or count < high
+            to, after = min(at + 1, len(members)), min(count + 1, last)
+            found = [(pair, (to, after, met | more)) for pair, more in pairs if goes_on]
+            if at < len(members) and not members[at].is_required:
+                found.append(("", (to, count, met | members[at].skipped)))
+            return found
+
+        start = (0, 0, 0)
+        alive: set[_State] = set()
+        for state in sorted(_reachable(start, following), reverse=True):
+            at, count, met = state
+            ends = at == len(members) and count >= low and met == (1 << needs) - 1
+            ways = ['"}"'] if ends else []
+            comma = f'"," {self._ws} ' if count else ""
+            for pair, after in following(state):
+                if after in alive or (ways and after == state):
+                    ways.append(
+                        (f"{comma}{pair} {self._ws} " if pair else "") + _named(name, after)
+                    )
+            if ways:
+                alive.add(state)
+                self._lines.append(f"{_named(name, state)}: {' | '.join(ways)}")
+        if start not in alive:
+            raise Unsupported("an object that nothing can match is not supported here")
+        return _named(name, start)
 
     def _at(self, schema: dict[str, Any], name: str) -> Any:
         for pattern, value in schema.get("patternProperties", {}).items():
@@ -190,31 +254,100 @@ class _Rules:
                 return value
         return schema.get("additionalProperties", True)
 
-    def _others(self, schema: dict[str, Any], names: list[str]) -> list[str]:
-        """What a property may be that is not known."""
-        languages = self._texts.languages
+    def _others(
+        self, schema: dict[str, Any], names: list[str], ways: list[dict[str, Any]]
+    ) -> dict[int, list[str]]:
+        """What a property may be that is not known, by the needs that it meets."""
         patterns = schema.get("patternProperties", {})
-        rest = schema.get("additionalProperties", True)
-        if not patterns:
-            if rest is False:
-                return []
-            key = self._text
-            if names:
-                key = self._new(f"~{len(self._names)}").upper()
-                texts = " | ".join(_quoted(_quoted(name)) for name in names)
-                self._lines.append(f"{key}: {_TEXT} & ~({texts})")
-            return [self._pair(key, rest)]
-        unknown = languages.other(self._texts.one_of(tuple(names)))
-        terms = [(self._texts.term(one), value) for one, value in patterns.items()]
-        terms.append((languages.both([languages.other(term) for term, _ in terms]), rest))
-        found = []
-        for term, value in terms:
-            allowed = languages.both([term, unknown])
-            if value is not False and not languages.is_empty(allowed):
-                key = self._json({"type": "string", "pattern": self._texts.written(allowed)})
-                self._lines.append(f"{(name := self._new(f'/{len(self._names)}'))}: {key}")
-                found.append(self._pair(name, value))
+        kinds = [(0, None, None, schema.get("additionalProperties", True))]
+        kinds += [(0, pattern, None, value) for pattern, value in patterns.items()]
+        kinds += [(_bits(way["needs"]), *other) for way in ways for other in way["others"]]
+        found: dict[int, list[str]] = {}
+        for met, pattern, written, value in kinds:
+            if self._is_nothing(value):
+                continue
+            key = self._key(names, list(patterns), pattern, written)
+            if key is not None:
+                found.setdefault(met, []).append(self._pair(key, value))
         return found
+
+    def _key(
+        self, names: list[str], patterns: list[str], pattern: str | None, written: str | None
+    ) -> str | None:
+        """The rule of names with the pattern (None: with none of them) and the expression; None:
+        there are none."""
+        kind = json.dumps([names, patterns, pattern, written])
+        if kind in self._names:
+            return self._names[kind]
+        asked = [one for one in (pattern, written) if one is not None]
+        barred = patterns if pattern is None else []
+        languages, term_of = self._texts.languages, self._texts.term
+        whole = languages.both(
+            [*map(term_of, asked), *(languages.other(term_of(one)) for one in barred)]
+        )
+        listed = [name for name in names if languages.matches(whole, name)]
+        unlisted = languages.other(self._texts.one_of(tuple(listed)))
+        if self._texts.is_none(languages.both([whole, unlisted])):
+            return None
+        key = self._new(kind)
+        texts = [self._texts.json_expression(one) for one in (*asked, *barred)]
+        if None in texts:
+            names_left = self._texts.written(languages.both([whole, unlisted]))
+            self._lines.append(f"{key}: {self._json({'type': 'string', 'pattern': names_left})}")
+            return key
+        parts = [f"/{text}/" for text in texts[: len(asked)]] or [_TEXT]
+        parts += [f"~/{text}/" for text in texts[len(asked) :]]
+        if listed:
+            parts.append(f"~({' | '.join(_quoted(_quoted(name)) for name in listed)})")
+        key = self._names[kind] = key.upper()
+        self._lines.append(f"{key}: {' & '.join(parts)}")
+        return key
+
+
+_State = tuple[int, int, int]  # see _members
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A listed property. pairs: what it may be, with the needs that it meets then. skipped: those
+    that are met where it is not there."""
+
+    pairs: list[tuple[str, int]]
+    is_required: bool
+    skipped: int
+
+
+def _reachable(
+    start: _State, following: Callable[[_State], list[tuple[str, _State]]]
+) -> set[_State]:
+    found, waiting = {start}, [start]
+    while waiting:
+        for _, after in following(waiting.pop()):
+            if after not in found:
+                found.add(after)
+                waiting.append(after)
+        if len(found) > MAX_RULES:
+            raise Unsupported("an object of so many properties is not supported here")
+    return found
+
+
+def _met(ways: list[dict[str, Any]], name: str) -> Iterator[tuple[Any, int]]:
+    for way in ways:
+        if name in way["properties"]:
+            yield way["properties"][name], _bits(way["needs"])
+
+
+def _bits(numbers: list[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
+def _skipped(ways: list[dict[str, Any]], name: str) -> int:
+    return functools.reduce(int.__or__, (_bits(w["needs"]) for w in ways if name in w["absent"]), 0)
+
+
+def _named(name: str, state: _State) -> str:
+    at, count, met = state
+    return f"{name}_{at}_{count}" + (f"_{met}" if met else "")
 
 
 def _parts(value: dict[str, Any]) -> Iterator[Any]:
@@ -243,7 +376,7 @@ def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
     low, high = schema.get("minItems", 0), schema.get("maxItems")
     count = max(len(prefix), low) if high is None else high
     if count > MAX_RULES:
-        raise Unsupported("`minItems` or `maxItems` beside `contains` is too large")
+        raise Unsupported("`minItems` or `maxItems` is too large here")
     found = []
     for at in range(count + 1):
         item = prefix[at] if at < len(prefix) else rest
@@ -253,19 +386,46 @@ def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _fraction(low: int | None, high: int | None, as_json: Any) -> str:
-    """Numbers that are no integers, between two integers."""
-    if low is None and high is None:
-        whole = as_json({"type": "integer", "minimum": 0})
-        number = f"({whole} ({_FRACTION} | {_SMALL}) | {_TINY})"
-        return f'"-"? {number}'
+def _fraction(low: int | None, high: int | None) -> str:
+    """Numbers that are no integers, between two integers that differ. As one expression: of a
+    number that is taken apart llguidance reads as much as another alternative has."""
     ways = []
-    for sign, least, most in (("", low, high), ('"-" ', _minus(high), _minus(low))):
-        if most is None or most > 0:  # of the integer part
-            bounds: dict[str, Any] = {"type": "integer", "minimum": max(least or 0, 0)}
-            bounds |= {} if most is None else {"maximum": most - 1}
-            ways.append(f"{sign}{as_json(bounds)} {_FRACTION}")
-    return " | ".join(ways)
+    for sign, least, most in (("", low, high), ("-", _minus(high), _minus(low))):
+        least = max(least or 0, 0)  # of the integer part
+        if most is None or most > least:
+            whole = _integers(least, None if most is None else most - 1)
+            exponent = "" if least or most is not None else "([eE]-[0-9]+)?"
+            ways.append(f"{sign}{whole}{_PLACES}{exponent}")
+            ways += [] if least else [sign + _SMALL]
+    return f"/{'|'.join(ways)}/"
+
+
+def _integers(low: int, high: int | None) -> str:
+    """From low on, which is not negative, up to high."""
+    first, last = len(str(low)), len(str(low if high is None else high))
+    ways = []
+    for digits in range(first, last + 1):
+        least = str(low) if digits == first else "1" + "0" * (digits - 1)
+        most = "9" * digits if high is None or digits < last else str(high)
+        ways.append(_between(least, most))
+    if high is None:
+        ways.append(f"[1-9][0-9]{{{first},}}")
+    return f"({'|'.join(ways)})"
+
+
+def _between(low: str, high: str) -> str:
+    """Digits from low to high, which are as many."""
+    if not low:
+        return ""
+    rest = len(low) - 1
+    if (low[1:], high[1:]) == ("0" * rest, "9" * rest):
+        return f"[{low[0]}-{high[0]}]" + (f"[0-9]{{{rest}}}" if rest else "")
+    if low[0] == high[0]:
+        return low[0] + _between(low[1:], high[1:])
+    ways = [low[0] + _between(low[1:], "9" * rest), high[0] + _between("0" * rest, high[1:])]
+    if int(high[0]) - int(low[0]) > 1:
+        ways.append(f"[{int(low[0]) + 1}-{int(high[0]) - 1}][0-9]{{{rest}}}")
+    return f"({'|'.join(ways)})"
 
 
 def _minus(number: int | None) -> int | None:

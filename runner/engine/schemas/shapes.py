@@ -85,7 +85,8 @@ class Arr:
 @dataclass(frozen=True, slots=True)
 class Other:
     """A property with this value must be there, that is none of these and matches none of the
-    patterns; or one that matches only; or one whose name matches none of the expressions."""
+    patterns; or one that matches only; or one whose name matches none of the expressions. Where it
+    has absent or values: one of those is not there, or one has the value for it here."""
 
     keyword: str
     path: str
@@ -94,6 +95,13 @@ class Other:
     only: str | None = None
     unnamed: tuple[Expression, ...] = ()
     value: Expression = True
+    absent: tuple[str, ...] = ()
+    values: tuple[tuple[str, Expression], ...] = ()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it asks for one of some known properties."""
+        return bool(self.absent or self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +125,9 @@ Shape = Null | Boolean | Num | Str | Arr | Obj
 ANY: tuple[Shape, ...] = (Null(), Boolean(), Num(), Str(), Arr(), Obj())
 
 
-def opposites(shape: Shape, path: str) -> Iterator[Shape]:
-    """What of the shape's type does not have it. path: of its schema, for messages. Raises
-    Unsupported."""
+def opposites(shape: Shape, path: str, *, joined: bool) -> Iterator[Shape]:
+    """What of the shape's type does not have it. path: of its schema, for messages. joined: an
+    object that breaks one of several rules is one shape. Raises Unsupported."""
     if isinstance(shape, Boolean):
         left = tuple(value for value in (True, False) if value not in shape.values)
         if left:
@@ -131,7 +139,7 @@ def opposites(shape: Shape, path: str) -> Iterator[Shape]:
     elif isinstance(shape, Arr):
         yield from _other_arrays(shape, path)
     elif isinstance(shape, Obj):
-        yield from _other_objects(shape, path)
+        yield from _other_objects(shape, path, joined=joined)
 
 
 def _other_numbers(shape: Num) -> Iterator[Shape]:
@@ -193,12 +201,15 @@ def _other_arrays(shape: Arr, path: str) -> Iterator[Shape]:
             yield Arr(some=(replace(some, low=some.high + 1, high=None),))
 
 
-def _other_objects(shape: Obj, path: str) -> Iterator[Shape]:
-    for name in shape.required:
-        yield Obj(known=((name, False),))
-    for name, value in shape.known:
-        if value is not True:
-            yield Obj(known=((name, negated(value)),), required=(name,))
+def _other_objects(shape: Obj, path: str, *, joined: bool) -> Iterator[Shape]:
+    values = tuple((name, negated(value)) for name, value in shape.known if value is not True)
+    if joined and len(values) + len(shape.required) > 1:
+        yield _with_other(Other("properties", path, absent=shape.required, values=values))
+    else:
+        for name in shape.required:
+            yield Obj(known=((name, False),))
+        for name, value in values:
+            yield Obj(known=((name, value),), required=(name,))
     for pattern, value in shape.patterns:
         if value is not True:
             names = frozenset(name for name, _ in shape.known)
@@ -224,6 +235,9 @@ def _with_other(other: Other) -> Obj:
 
 
 def _without(other: Other) -> Obj:
+    if other.is_listed:
+        known = tuple((name, negated(value)) for name, value in other.values)
+        return Obj(known=known, required=other.absent)
     value = negated(other.value)
     if other.unnamed:
         return Obj(names=other.unnamed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import Languages, Term, TooLarge
-from runner.engine.schemas.patterns import NotRegular, language, plain_patterns
+from runner.engine.schemas.pattern_syntax import NotRegular
+from runner.engine.schemas.patterns import json_expression, language, plain_patterns
 from runner.engine.schemas.shapes import Str
 
 
@@ -46,15 +47,30 @@ class Texts:
         return self._apart[key]
 
     def plain(self, pattern: str) -> list[str]:
-        """Patterns without look-around that a text has all where it has this one."""
-        if "(?=" not in pattern and "(?!" not in pattern and "(?<" not in pattern:
-            return [pattern]
+        """Patterns without look-around, in Rust's syntax, that a text has all where it has this
+        one."""
         try:
             return plain_patterns(pattern, self.languages)
         except NotRegular as error:
+            if not any(look in pattern for look in ("(?=", "(?!", "(?<")):
+                return [pattern]
             raise Unsupported(f"`pattern` with {error} is not supported") from None
         except TooLarge:
             raise Unsupported("`pattern`: the look-around is too large") from None
+
+    def is_none(self, term: Term) -> bool:
+        """Whether it is known that no text is in a language."""
+        try:
+            return self.languages.is_empty(term)
+        except TooLarge:
+            return False
+
+    def json_expression(self, pattern: str) -> str | None:
+        """See patterns.py; None where it has none."""
+        try:
+            return json_expression(pattern)
+        except NotRegular:
+            return None
 
     def written(self, term: Term) -> str:
         """A regular expression for a language."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from runner.engine.schemas.expressions import (
     place_of,
 )
 from runner.engine.schemas.languages import Term
-from runner.engine.schemas.rules import FRACTION, STEPS
+from runner.engine.schemas.rules import FRACTION, MEMBERS, STEPS
 from runner.engine.schemas.shapes import (
     ANY,
     Arr,
@@ -43,6 +43,7 @@ from runner.engine.schemas.shapes import (
 Schema = dict[str, Any] | bool
 
 MAX_DEFINITIONS = 4_000
+MAX_OTHERS = 10  # of an object
 MAX_EXPANDED = 128  # shapes that one becomes
 
 
@@ -53,6 +54,7 @@ class Writer:
         self._algebra = algebra
         self._names: dict[Node | Not | And | Or, str] = {}
         self._waiting: list[Node | Not | And | Or] = []
+        self._ways_of: dict[Obj, list[dict[str, Any]]] = {}
 
     def document(self) -> Schema:
         """The whole schema; False where nothing matches."""
@@ -96,8 +98,9 @@ class Writer:
             if isinstance(shape, Arr):
                 found.update(dict.fromkeys(self._positions(shape)))
             elif isinstance(shape, Obj):
-                for each in self._named(shape):
-                    found.update(dict.fromkeys(self._counted(each)))
+                named = _counted(self._named(shape))
+                if not named.others or _is_possible(named, self._ways(named)):
+                    found[named] = None
             else:
                 found[shape] = None
             if len(found) > 8 * MAX_EXPANDED:
@@ -145,39 +148,28 @@ class Writer:
         ends = self._algebra.is_empty(all_of([shape.rest, one.item]))
         return range(one.start, len(shape.prefix)) if ends else None
 
-    def _named(self, shape: Obj) -> Iterator[Obj]:
-        """Without `others` and with the rules for names worked into the rest."""
+    def _named(self, shape: Obj) -> Obj:
+        """With the rules for names worked into the rest, without `others` that are a count."""
         if shape.names:
             shape = self._names_applied(shape)
-        if not shape.others:
-            yield shape
-            return
-        meeting = self._algebra.meeting
         for other in shape.others:
             if self._any_will_do(shape, other):
                 rest = tuple(one for one in shape.others if one is not other)
-                yield from self._named(replace(shape, low=max(shape.low, 1), others=rest))
-                return
-            if meeting.unknown_chosen(shape, other):
-                raise Unsupported(
-                    f"`{other.keyword}` under `not`, `if` or `oneOf` is not supported", other.path
-                )
-        ways = [meeting.chosen(shape, other) for other in shape.others]
-        for count, chosen in enumerate(itertools.product(*ways)):
-            if count > MAX_EXPANDED:
-                raise TooMuch
-            values = dict(shape.known)
-            for name, other in zip(chosen, shape.others, strict=True):
-                values[name] = all_of([values[name], other.value])
-            needed = tuple(dict.fromkeys((*shape.required, *chosen)))
-            bare = replace(shape, known=tuple(values.items()), required=needed, others=())
-            met = meeting.object(bare)
-            if met is not None:
-                yield met
+                return self._named(replace(shape, low=max(shape.low, 1), others=rest))
+        if not shape.others:
+            return shape
+        listed = {name for name, _ in shape.known}
+        asked = [name for other in shape.others
+                 for name in (*other.absent, *(each for each, _ in other.values))]  # fmt: skip
+        more = [name for name in dict.fromkeys((*shape.required, *asked)) if name not in listed]
+        at = self._algebra.meeting.at
+        return replace(shape, known=(*shape.known, *((name, at(shape, name)) for name in more)))
 
     def _any_will_do(self, shape: Obj, other: Other) -> bool:
         """Whether every property that there may be is as the other one must be."""
         if shape.patterns or any(value is not False for _, value in shape.known):
+            return False
+        if other.is_listed:
             return False
         any_name = other.only is None and not other.patterns and not other.unnamed
         any_name = any_name and other.names <= {name for name, _ in shape.known}
@@ -190,12 +182,7 @@ class Writer:
         if shape.extra is False and not shape.patterns:
             return rest
         texts = self._algebra.texts
-        allowed = texts.languages.both(
-            texts.languages.union(
-                texts.whole(each) for each in self._algebra.shapes(part) if isinstance(each, Str)
-            )
-            for part in shape.names
-        )
+        allowed = self._names_term(shape.names)
         if shape.patterns:
             kept = []
             for pattern, value in shape.patterns:
@@ -215,6 +202,16 @@ class Writer:
         pattern = self._single_pattern(shape) or texts.written(allowed)
         return replace(rest, patterns=((pattern, shape.extra),), extra=False)
 
+    def _names_term(self, parts: Iterable[Expression]) -> Term:
+        """The names that match all of these."""
+        texts = self._algebra.texts
+        return texts.languages.both(
+            texts.languages.union(
+                texts.whole(each) for each in self._algebra.shapes(part) if isinstance(each, Str)
+            )
+            for part in parts
+        )
+
     def _single_pattern(self, shape: Obj) -> str | None:
         """The pattern of names that have one and nothing else, as it was written."""
         shapes = [each for part in shape.names for each in self._algebra.shapes(part)
@@ -225,42 +222,6 @@ class Writer:
             if bare == Str() and len(plain) == 1:
                 return plain[0]
         return None
-
-    def _counted(self, shape: Obj) -> Iterator[Obj]:
-        """With counts of properties that llguidance can keep: where all known ones are required."""
-        optional = [name for name, value in shape.known
-                    if name not in shape.required and value is not False]  # fmt: skip
-        closed = shape.extra is False and not shape.patterns
-        low = shape.low if shape.low > len(shape.required) else 0
-        high = shape.high
-        if high is not None and closed and high >= len(shape.required) + len(optional):
-            high = None
-        if (not low and high is None) or not optional:
-            yield replace(shape, low=low, high=high)
-            return
-        if high is None and closed:
-            sizes = [low - len(shape.required)]
-        else:
-            sizes = list(range(len(optional) + 1))
-        count = 0
-        for size in sizes:
-            for chosen in itertools.combinations(optional, size):
-                count += 1
-                if count > MAX_EXPANDED:
-                    raise Unsupported(
-                        "`minProperties` or `maxProperties` beside so many optional properties is"
-                        " not supported"
-                    )
-                required = (*shape.required, *chosen)
-                if high is not None and len(required) > high:
-                    continue
-                if high is None and closed:
-                    yield replace(shape, required=required, low=0)
-                    continue
-                known = tuple((name, False if name in optional and name not in chosen else value)
-                              for name, value in shape.known)  # fmt: skip
-                left = low if low > len(required) else 0
-                yield replace(shape, known=known, required=required, low=left, high=high)
 
     def _choice(self, shapes: Sequence[Shape]) -> Schema:
         if len(shapes) == len(ANY) and set(shapes) == set(ANY):
@@ -349,7 +310,83 @@ class Writer:
             found["minProperties"] = shape.low
         if shape.high is not None:
             found["maxProperties"] = shape.high
+        if shape.others or self._is_ruled(shape):
+            found[MEMBERS] = [len(shape.others), *self._ways(shape)]
         return found
+
+    def _ways(self, shape: Obj) -> list[dict[str, Any]]:
+        """What is a property that must be there, for each choice of those that must be: see
+        rules.py."""
+        if shape not in self._ways_of:
+            self._ways_of[shape] = list(self._new_ways(shape))
+        return self._ways_of[shape]
+
+    def _new_ways(self, shape: Obj) -> Iterator[dict[str, Any]]:
+        if len(shape.others) > MAX_OTHERS:
+            one = shape.others[0]
+            reason = f"`{one.keyword}` so often under `not`, `if` or `oneOf` is not supported"
+            raise Unsupported(reason, one.path)
+        chosen = [self._algebra.meeting.chosen(shape, other) for other in shape.others]
+        for size in range(1, len(shape.others) + 1):
+            for needs in itertools.combinations(range(len(shape.others)), size):
+                others = [shape.others[number] for number in needs]
+                names = set(chosen[needs[0]]).intersection(*(chosen[one] for one in needs))
+                absent = set(others[0].absent).intersection(*(other.absent for other in others))
+                is_free = not any(other.is_listed for other in others)
+                way = {
+                    "needs": list(needs),
+                    "properties": dict(self._known_others(shape, others, names)),
+                    "others": list(self._unknown_others(shape, others)) if is_free else [],
+                    "absent": sorted(absent - {*shape.required}),
+                }
+                if way["properties"] or way["others"] or way["absent"]:
+                    yield way
+
+    def _known_others(
+        self, shape: Obj, others: list[Other], names: set[str]
+    ) -> Iterator[tuple[str, Schema]]:
+        for name, value in shape.known:
+            if name in names:
+                part = all_of([value, *(_value_of(other, name) for other in others)])
+                if not self._algebra.is_empty(part):
+                    yield name, self._schema(part)
+
+    def _unknown_others(self, shape: Obj, others: list[Other]) -> Iterator[list[Any]]:
+        texts = self._algebra.texts
+        languages = texts.languages
+        names = self._other_names(shape, others)
+        written = None if names is languages.all else texts.written(names)
+        unknown = languages.other(texts.one_of(tuple(name for name, _ in shape.known)))
+        terms = [(pattern, texts.term(pattern), value) for pattern, value in self._apart(shape)]
+        rest = languages.both(languages.other(term) for _, term, _ in terms)
+        for pattern, term, value in [*terms, (None, rest, shape.extra)]:
+            part = all_of([value, *(other.value for other in others)])
+            is_named = not languages.is_empty(languages.both([term, names, unknown]))
+            if is_named and not self._algebra.is_empty(part):
+                yield [pattern, written, self._schema(part)]
+
+    def _other_names(self, shape: Obj, others: list[Other]) -> Term:
+        """Their names, known ones aside."""
+        texts = self._algebra.texts
+        languages = texts.languages
+        listed = {name for name, _ in shape.known}
+        parts = []
+        for other in others:
+            parts.append(languages.other(texts.one_of(tuple(sorted(other.names - listed)))))
+            parts += [languages.other(texts.term(one)) for one in other.patterns]
+            parts += [] if other.only is None else [texts.term(other.only)]
+            if other.unnamed:
+                parts.append(languages.other(self._names_term(other.unnamed)))
+        return languages.both(parts)
+
+    def _is_ruled(self, shape: Obj) -> bool:
+        """Whether llguidance does not take it: it counts required properties only, applies patterns
+        to listed ones too, and seldom knows that patterns do not overlap."""
+        is_counted = shape.low or shape.high is not None
+        if is_counted and any(name not in shape.required for name, _ in shape.known):
+            return True
+        patterns_of = self._algebra.meeting.patterns_of
+        return len(shape.patterns) > 1 or any(patterns_of(shape, name) for name, _ in shape.known)
 
     def _apart(self, shape: Obj) -> list[tuple[str, Expression]]:
         """The patterns, none of which overlap."""
@@ -378,6 +415,44 @@ class Writer:
         if len(plain) == 1:
             return plain[0]
         return self._algebra.texts.written(self._algebra.texts.term(pattern))
+
+
+def _counted(shape: Obj) -> Obj:
+    """Without counts that say nothing."""
+    possible = {*shape.required, *(name for name, value in shape.known if value is not False)}
+    closed = shape.extra is False and not shape.patterns
+    high = None if closed and (shape.high or 0) >= len(possible) else shape.high
+    return replace(shape, low=shape.low if shape.low > len(shape.required) else 0, high=high)
+
+
+def _value_of(other: Other, name: str) -> Expression:
+    return dict(other.values)[name] if other.is_listed else other.value
+
+
+def _is_possible(shape: Obj, ways: list[dict[str, Any]]) -> bool:
+    """Whether an object can have all properties that must be there."""
+
+    def masks(keyword: str, name: str) -> set[int]:
+        return {_bits(way) for way in ways if name in way[keyword]}
+
+    one = 0 if shape.high is None else 1  # counted only where that matters
+    found = {(0, 0)}  # how many properties, and which needs are met
+    for name, value in shape.known:
+        met = masks("properties", name) | (set() if value is False else {0})
+        skips = set() if name in shape.required else masks("absent", name) | {0}
+        skipped = {(count, had | more) for count, had in found for more in skips}
+        found = skipped | {(count + one, had | more) for count, had in found for more in met}
+    unknown = {_bits(way) for way in ways if way["others"]}
+    for _ in shape.others:
+        found |= {(count + one, had | more) for count, had in found for more in unknown}
+    return any(
+        had == (1 << len(shape.others)) - 1 and (shape.high is None or count <= shape.high)
+        for count, had in found
+    )
+
+
+def _bits(way: dict[str, Any]) -> int:
+    return sum(1 << number for number in way["needs"])
 
 
 def _number(shape: Num) -> dict[str, Any]:

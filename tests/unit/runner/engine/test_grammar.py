@@ -178,7 +178,22 @@ def test_a_schema_inside_a_grammar_may_ask_for_items(grammars: Grammars) -> None
     )
 
 
+def test_a_schema_inside_a_grammar_may_ask_for_a_property_that_breaks_a_rule(
+    grammars: Grammars,
+) -> None:
+    inner = '{"not": {"additionalProperties": {"type": "integer"}}, "minProperties": 2}'
+    grammar = Grammar("lark", f'start: "<" %json {inner} ">"', "tools", schemas=(("p", inner),))
+    text = '<{"a": 1, "b": "x"}>'
+    assert accepted(grammars.matcher(grammar), text) == text
+    assert accepted(grammars.matcher(grammar), '<{"a": "x"}>') == '<{"a": "x"'
+    assert accepted(grammars.matcher(grammar), '<{"a": 1, "b": 2}>') == '<{"a": 1, "b": 2'
+
+
 EXPLOSIVE = [
+    {"anyOf": [{"uniqueItems": True, "items": {"enum": list(range(9000))}}, {"maxItems": 900}]},
+    {"oneOf": [{"required": [f"p{n}"], "properties": {f"p{n}": {"type": "string"}}}
+               for n in range(40)]},
+    {"allOf": [{"not": {"patternProperties": {f"^{n}": {"minimum": n}}}} for n in range(10)]},
     {"contains": {"const": 1}, "minContains": 10**9},
     {"contains": {"const": 1}, "minItems": 10**6, "maxContains": 10**6},
     {"allOf": [{"contains": {"const": n}} for n in range(12)]},
@@ -197,7 +212,7 @@ EXPLOSIVE = [
     {"allOf": [{"oneOf": [{"required": [f"{i}{j}"]} for j in range(9)]} for i in range(9)]},
     {"not": {"properties": {f"p{n}": {"not": {"required": ["a"]}} for n in range(300)}}},
     {"type": "array", "minItems": 10**9, "items": {"type": "array", "minItems": 10**9}},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", EXPLOSIVE, ids=lambda value: next(iter(value)))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.schemas.languages import Languages, TooLarge
-from runner.engine.schemas.patterns import NotRegular, language, plain_patterns
+from runner.engine.schemas.pattern_syntax import NotRegular
+from runner.engine.schemas.patterns import is_foreign, language, plain_patterns
 
 CASES = [
     (r"^a+$", ["a", "aa"], ["", "b"]),
@@ -24,6 +25,9 @@ CASES = [
     (r"^P(?!$)(\d+Y)?(T(?=\d)(\d+H)?)?$", ["P1Y", "PT1H"], ["P", "PT"]),
     (r"^(?!^lucene\.|builtin\.).*", ["x"], ["lucene.a", "builtin."]),
     (r"^(?=[^=]+$)(?!\s+$)(.|\n)+$", ["ab", " a"], ["a=", " "]),
+    (r"\b(?:high|low)\b", ["high", "a low b", "-low."], ["lows", "xlow", "low_", ""]),
+    (r"\b[0-9a-f]{2}\b-\b\w+\b", ["0a-x", "=0a-x y"], ["z0a-x", "0a-"]),
+    (r"^\bab\b$|\b-", ["ab", "a-"], ["ab ", "-", " -"]),
 ]
 
 
@@ -50,7 +54,7 @@ def test_a_pattern_means_what_ecma_262_says(pattern: str, yes: list[str], no: li
         assert not found(plain, text)
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", r"\bword", r"(?<=a)b", "(", "a)", "[b-a]", "*"])
+@pytest.mark.parametrize("pattern", [r"(a)\1", r"\b[\w-]", r"(?<=a)b", "(", "a)", "[b-a]", "*"])
 def test_what_has_no_language_is_told(pattern: str) -> None:
     with pytest.raises(NotRegular):
         language(pattern, Languages())
@@ -84,3 +88,13 @@ def test_languages_agree_with_regular_expressions(one: str, other: str, texts: l
         expected = bool(re.fullmatch(one, text)) and not re.search(other, text)
         assert languages.matches(both, text) == expected
         assert (written is not None and found([written], text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("[a[b]]", True), ("[^]", True), ("[]", True), ("a{", True), ("[a&&b]", True), (r"\cA", True),
+     (r"^\$\{a\}$", False), ("a{2,3}b{2,}", False), ("[{]", False), (r"[\[]", False),
+     (r"\[[a]", False), (r"[a\]b]", False)],
+)  # fmt: skip
+def test_patterns_that_rust_reads_otherwise_are_told(pattern: str, expected: bool) -> None:
+    assert is_foreign(pattern) == expected

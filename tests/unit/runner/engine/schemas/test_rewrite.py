@@ -54,6 +54,37 @@ KINDS = {
             [{"ab": "x"}, {"a": 1}],
         ),
         (
+            {"properties": {"ab": {"contains": {"const": 1}}},
+             "patternProperties": {"^a": {"maxItems": 1}}},
+            [{"ab": [1], "ac": [2]}, {"ab": 3}],
+            [{"ab": [1, 2]}, {"ab": [2]}, {"ac": [1, 2]}],
+        ),
+        (
+            {"properties": {"ab": {"type": "string"}}, "propertyNames": {"pattern": "^a"},
+             "additionalProperties": {"type": "integer"}},
+            [{"ab": "x", "ac": 1}],
+            [{"ab": 1}, {"ac": "x"}, {"b": 1}],
+        ),
+        (
+            {"not": {"properties": {"ab": {"type": "integer"}}, "additionalProperties": False,
+                     "patternProperties": {"^a": {"minimum": 3}}},
+             "properties": {"ab": {}}, "additionalProperties": False},
+            [{"ab": 1}, {"ab": "x"}],
+            [{"ab": 3}, {}],
+        ),
+        (
+            {"patternProperties": {"^[a-z][0-9a-z_]*": {"$ref": "#"}}, "not": {"type": "integer"},
+             "properties": {"kind": {"const": "d"}}, "additionalProperties": False},
+            [{"a": {"kind": "d"}, "b": "c"}, {"a": {}}],
+            [{"kind": "e"}, {"a": {"a": 1}}, {"A": "b"}],
+        ),
+        (
+            {"properties": {f"p{n}": {"type": "integer"} for n in range(12)}, "minProperties": 3,
+             "maxProperties": 4, "not": {"required": ["p1"]}},
+            [{"p0": 1, "p5": 2, "p9": 3}, {"p0": 1, "p5": 2, "x": 3, "y": 4}],
+            [{"p0": 1, "p5": 2}, {"p0": 1, "p1": 1, "p2": 1}, {f"p{n}": n for n in range(2, 7)}],
+        ),
+        (
             {"properties": {"a": {}, "b": {}, "c": {}}, "minProperties": 2, "type": "object",
              "additionalProperties": False},
             [{"a": 1, "c": 1}],
@@ -77,10 +108,65 @@ KINDS = {
             [{"b": 1}],
             [{}, {"a": 1}],
         ),
+        ({"pattern": "^[a[b]]$"}, ["a]", "[]", "b]"], ["a", "[", "]"]),
+        ({"pattern": "^[^]{[&&x]$"}, ["y{x", "\n{&"], ["{[x", "y{y"]),
+        ({"pattern": r"^\${.+}$"}, ["${a}"], ["${}", "$a"]),
+        ({"pattern": "^(?:^[a-z]+:)?[^:]*$"}, ["a:b", "b", ""], ["a:b:c", "1:b"]),
+        (
+            {"patternProperties": {"^[^b]$": {"type": "integer"}, "\\\\": {"type": "null"},
+                                   "x/": {}},
+             "properties": {"\n": {"minimum": 3}, "a\\": {}}, "additionalProperties": False},
+            [{"\n": 3, '"': 1, "a\\": None}, {"é": 1, "\u0001": 2, "ab\\": None}, {"x/\t": "y"}],
+            [{"\n": 2}, {'"': "x"}, {"a\\": 1}, {"ab": 1}, {"\\": None}, {"\t": "x"}, {"b": 1}],
+        ),
+        (
+            {"not": {"properties": {"a": {}}, "additionalProperties": False}},
+            [{"b": 1}, {"a": 1, "b": 1}],
+            [{}, {"a": 1}, 3],
+        ),
+        (
+            {"not": {"additionalProperties": {"type": "integer"}},
+             "properties": {"a": {}, "b": {"type": "string"}, "c": False}},
+            [{"a": "x"}, {"b": "y"}, {"a": 1, "b": "y"}, {"a": 1, "d": None}, {"d": 1, "e": "x"}],
+            [{}, {"a": 1}, {"d": 1, "e": 2}, {"b": 1}],
+        ),
+        (
+            {"oneOf": [{"additionalProperties": {"type": "integer"}},
+                       {"propertyNames": {"pattern": "^a"}}]},
+            [{"a": "x"}, {"b": 1}, {"a": "x", "ab": 1}],
+            [{}, {"a": 1}, {"a": "x", "b": 1}],
+        ),
+        (
+            {"allOf": [{"not": {"patternProperties": {"^a": {"type": "string"}}}},
+                       {"not": {"patternProperties": {"b$": {"minimum": 5}}}}],
+             "maxProperties": 2, "required": ["c"]},
+            [{"c": 1, "ab": 1}],
+            [{"ab": 1}, {"c": 1, "ab": 6}, {"c": 1, "ab": "x"}, {"c": 1}],
+        ),
+        (
+            {"allOf": [{"not": {"patternProperties": {"^a": {"type": "string"}}}},
+                       {"not": {"patternProperties": {"b$": {"minimum": 5}}}}], "required": ["ac"]},
+            [{"ac": 1, "bb": 1}, {"ac": "x", "ab": 1}, {"ac": "x", "aa": 1, "b": 2}],
+            [{"ac": 1}, {"ac": "x", "bb": 1}, {"ac": 1, "bb": 6}],
+        ),
+        (
+            {"oneOf": [{"required": [key], "properties": {
+                key: {"type": "string"}, "n": {"type": "integer"}, f"{key}x": {"minimum": 2}}}
+                for key in "abcdefghi"]},
+            [{"a": "x"}, {"a": "x", "b": 1}, {"c": "y", "b": "x", "n": 3, "bx": 1},
+             {"i": "", "q": 1},
+             {f"{key}x": 1 for key in "bcdefghi"} | dict.fromkeys("abcdefghi", "x")],
+            [{}, {"a": "x", "b": "y"}, {"a": 1}, {"a": "x", "n": "y"}, {"i": "", "ix": 1},
+             {"c": "y", "b": "x", "n": 3, "bx": 2}, {f"{key}x": 1 for key in "abcdefghi"}],
+        ),
         ({"format": "color"}, ["x", 1], []),
         ({"not": {"type": "integer"}}, [1.5, -0.25, 1e-7, 10.5e-3, "a", {}], [0, 1, -3, 1.0]),
         ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, -3, 2.5, 9.25], [2, 1.5, -2.5]),
         ({"oneOf": [{"type": "integer"}, {"maximum": -2}]}, [1, -2.5], [-2, -1.5, 0.5, 2.5]),
+        ({"not": {"type": "array", "items": {"type": "integer"}}},
+         [[1.5], [1, 1.5], [-2.5, 3], [5e-3]], [[1], [], [-2, 30]]),
+        ({"contains": {"minimum": 13, "maximum": 250, "not": {"type": "integer"}}},
+         [[13.5], [99.25, 1], [249.75], [1, 200.5]], [[13], [12.5], [250.5], [99]]),
         ({"contains": {"minimum": 5}}, [[1, 5], [5, 1], [1, None], {}], [[], [1], [1, 2.5]]),
         ({"contains": {"const": 1}, "minContains": 2}, [[1, 2, 1]], [[1, 2], [1], []]),
         (
@@ -156,8 +242,8 @@ def test_a_schema_is_enforced(
     ("schema", "told"),
     [
         (
-            {"not": {"properties": {"a": {}}, "additionalProperties": False}},
-            "p.not: `additional",
+            {"allOf": [{"not": {"additionalProperties": {"minimum": n}}} for n in range(11)]},
+            r"p\.allOf.*: `additionalProperties` so often under `not`",
         ),
         (
             {"properties": {"x": {"contains": {"const": 1}, "minContains": 300}}},
@@ -180,6 +266,22 @@ def test_a_schema_is_enforced(
 def test_what_cannot_be_enforced_is_named_with_its_place(schema: Any, told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
         rewritten(schema, "p")
+
+
+FORMAT_TEXTS = ["2020-02-29", "2020-02-30", "2021-04-31", "0000-12-31", "2020-1-01", "20:59:60Z",
+                "24:00:00Z", "01:02:03.5+23:59", "01:02:03", "01:02:03.z", "2020-02-29t01:02:03z",
+                "2020-02-29 01:02:03Z", "2020-13-01T01:02:03Z", "1.2.3.4", "255.249.199.99",
+                "256.1.1.1", "01.2.3.4", "1.2.3", "ed7ba470-8E54-465e-825c-99712043e01c",
+                "ed7ba4708e54465e825c99712043e01c", ""]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["date", "time", "date-time", "ipv4", "uuid"])
+def test_what_has_a_format_is_what_has_it_not_under_not(grammars: Grammars, name: str) -> None:
+    direct = Judge({"type": "string", "format": name}, grammars)
+    opposite = Judge({"type": "string", "not": {"format": name}}, grammars)
+    allowed = [text for text in FORMAT_TEXTS if direct.allowed(text)]
+    assert allowed
+    assert [text for text in FORMAT_TEXTS if not opposite.allowed(text)] == allowed
 
 
 names = st.sampled_from(["a", "b", "c"])
