@@ -143,17 +143,12 @@ def _health(gauges: Gauges) -> bool:
 
 
 def _growth(samples: Sequence[Sample]) -> bool:
-    """Compares the second tenth of the time with the last one: the first is warming up. Of
-    descriptors the fewest of a tenth: more are those of clients that are there at the moment."""
+    """Compares the medians of the second and the last tenth of the time: the first warms up."""
     part = max(1, len(samples) // 10)
     steady = True
-    for name, unit, of_tenth in (
-        ("memory_bytes", 1 << 20, statistics.median),
-        ("descriptors", 1, min),
-        ("threads", 1, statistics.median),
-    ):
+    for name, unit in (("memory_bytes", 1 << 20), ("descriptors", 1), ("threads", 1)):
         tenths = [
-            of_tenth([getattr(sample, name) for sample in samples[at : at + part]])
+            statistics.median([getattr(sample, name) for sample in samples[at : at + part]])
             for at in range(0, part * 10, part)
             if samples[at : at + part]
         ]

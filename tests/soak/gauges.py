@@ -18,7 +18,8 @@ SAMPLE_EVERY_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What the daemon's process holds at a time. memory_bytes: what it has allocated; pages of
-    files are left out, which become its own whenever another process ends."""
+    files are left out, which become its own whenever another process ends. descriptors: without
+    its connections over TCP, which are the clients'."""
 
     at_s: float
     memory_bytes: int
@@ -65,7 +66,8 @@ class Gauges:
         while not self._stop.wait(SAMPLE_EVERY_S):
             with self._process.oneshot():
                 memory = _allocated_bytes(self._process.pid)
-                held = self._process.num_fds(), self._process.num_threads()
+                connections = len(self._process.net_connections("tcp"))
+                held = self._process.num_fds() - connections, self._process.num_threads()
             self.samples.append(Sample(time.monotonic(), memory, *held))
 
 
