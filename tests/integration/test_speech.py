@@ -229,7 +229,7 @@ def cut(file: Path) -> None:
         ("config.json", "{}", "suppress_ids is not a list of tokens"),
         ("config.json", {"suppress_ids": [], "suppress_ids_begin": [10**6]}, "suppress_ids_begin"),
         ("config.json", {"lang_ids": [-1]}, "lang_ids is not a list of tokens"),
-        ("config.json", {"alignment_heads": [[9, 0]]}, "no list of layers and heads"),
+        ("config.json", {"alignment_heads": [[9, 0]]}, "not a list of layers and heads"),
         ("tokenizer.json", None, "tokenizer.json is not JSON"),
         ("tokenizer.json", "{}", "tokenizer.json has no model"),
         ("vocabulary.json", None, "vocabulary.json is not JSON"),

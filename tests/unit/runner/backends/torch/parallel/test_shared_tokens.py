@@ -115,7 +115,9 @@ def in_ranks(target: Callable[..., None], case: Case, store: Path, *args: object
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("split", [(2, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize(
+    "split", [(2, 1), *(pytest.param(each, marks=pytest.mark.slow) for each in ((4, 1), (2, 2)))]
+)
 def test_ranks_that_share_tokens_hold_less_and_send_no_more(
     split: tuple[int, int], tmp_path: Path
 ) -> None:
