@@ -12,10 +12,8 @@ from math import prod
 from modelfile.errors import BuildError
 from registry.formats.gguf import GgufHeader, TensorInfo
 from registry.formats.gguf.architectures import check_weight_type
+from registry.formats.gguf.lora import EMBEDDING, GAIN, SIDES, changes_matrices_only, has_gains
 
-_SIDES = (".lora_a", ".lora_b")
-_GAIN = ".lora_gain"  # ours: of DoRA, see modelfile/convert/dora.py
-_EMBEDDING = "token_embd.weight"
 _PLAIN = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
 _EXPONENTS = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}  # all ones: infinite, or NaN
 
@@ -41,7 +39,7 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
     if not pairs:
         raise BuildError("the adapter has no tensors; its file is incomplete")
     if base.keeps_checkpoint:
-        if any(_GAIN in pair for pair in pairs.values()):
+        if any(GAIN in pair for pair in pairs.values()):
             raise BuildError(
                 "the adapter is one of DoRA, computed against the weights of another file, and this"
                 f" model keeps a checkpoint quantized by {base.quantization}; use the model that"
@@ -55,11 +53,10 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
 def check_gains(adapter: GgufHeader, alone: str | None) -> None:
     """Refuse an adapter of DoRA where llama.cpp computes adapters by itself. alone: why it does for
     all, as far as that is known. Raises BuildError."""
-    sizes = {tensor.name: tensor.dimensions for tensor in adapter.tensors}
-    if not any(name.endswith(_GAIN) for name in sizes):
+    if not has_gains(adapter):
         return
     remedy = "add it to a model with PARAMETER backend torch, which computes it on any device"
-    if _EMBEDDING + _SIDES[0] in sizes or any(len(each) > 2 for each in sizes.values()):
+    if not changes_matrices_only(adapter):
         alone, remedy = "it changes the embedding or experts too", "train it without these"
     if alone is not None:
         raise BuildError(
@@ -88,7 +85,7 @@ def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:
     for tensor in adapter.tensors:
         name, dot, kind = tensor.name.rpartition(".")
         side = dot + kind
-        if side not in (*_SIDES, _GAIN):
+        if side not in (*SIDES, GAIN):
             raise BuildError(
                 f"the adapter's tensor {tensor.name} is neither .lora_a nor .lora_b; only plain"
                 " LoRA adapters can be used"
@@ -101,14 +98,14 @@ def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:
 
 
 def _check_complete(name: str, pair: Mapping[str, TensorInfo]) -> None:
-    for side in _SIDES:
+    for side in SIDES:
         if side not in pair:
             raise BuildError(f"the adapter has no tensor {name}{side}")
-    if (gain := pair.get(_GAIN)) is None:
+    if (gain := pair.get(GAIN)) is None:
         return
-    a, up = (pair[side].dimensions for side in _SIDES)
+    a, up = (pair[side].dimensions for side in SIDES)
     fits = gain.type == "F32" and gain.dimensions == up[1:]
-    if not fits or len(a) != 2 or len(up) != 2 or name == _EMBEDDING:
+    if not fits or len(a) != 2 or len(up) != 2 or name == EMBEDDING:
         raise BuildError(
             f"the adapter's tensor {gain.name} is {gain.type} {list(gain.dimensions)}, expected"
             f" F32 {list(up[1:])}, a number for each output of a linear map"
@@ -124,14 +121,14 @@ def _check_pair(
             f"the adapter changes the tensor {name}, which the model does not have: it was made"
             " for another model"
         )
-    a, b = (pair[side].dimensions for side in _SIDES)
+    a, b = (pair[side].dimensions for side in SIDES)
     wide, high = _matrix(target.dimensions)
     (a_in, a_out), (b_in, b_out) = _matrix(a), _matrix(b)
-    if name == _EMBEDDING:  # kept the other way round, see llama.cpp's llama-adapter.cpp
+    if name == EMBEDDING:  # kept the other way round, see llama.cpp's llama-adapter.cpp
         fits = (wide, high) == (b_out, a_out)
     else:
         fits = (wide, high, a_out) == (a_in, b_out, b_in)
-    if a_out > max(wide, high) and name != _EMBEDDING:
+    if a_out > max(wide, high) and name != EMBEDDING:
         raise BuildError(
             f"the adapter has {name} in rank {a_out}; the model's tensor is"
             f" {list(target.dimensions)}, which no more than {max(wide, high)} can change"

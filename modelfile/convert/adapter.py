@@ -39,6 +39,7 @@ from modelfile.errors import ConvertError
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader
 from registry.formats.gguf import read_header as read_gguf
+from registry.formats.gguf.lora import GAIN
 from registry.formats.safetensors import TensorEntry, read_header
 
 WEIGHTS: Final = "adapter_model.safetensors"
@@ -134,7 +135,7 @@ def _contents(
         found += [
             a,
             replace(b, factor=(gains[:, None] * factor).astype(np.float32)),
-            ComputedWeight(f"{pair.target}.lora_gain", added),
+            ComputedWeight(pair.target + GAIN, added),
         ]
         done += weights[pair.target].size_bytes
         report(_READING, done, sum(sizes))

@@ -168,9 +168,9 @@ def run_adapter(path: Path) -> None:
     no DoRA, and compute a few tokens with it, beside others without it where one batch may have
     both. Raises ModelLoadFailed, BackendError."""
     from registry.formats.gguf import read_header
+    from registry.formats.gguf.lora import has_gains
     from runner.backends.backend import Row
     from runner.backends.llamacpp.loader import load
-    from runner.backends.llamacpp.mixed_adapters import has_gains
 
     tokens = list(range(3, 23))
     for kernels in (True,) if has_gains(read_header(path)) else (True, False):

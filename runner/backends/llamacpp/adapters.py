@@ -20,11 +20,12 @@ from llama_cpp import llama_cpp as native
 
 from registry.errors import RegistryError
 from registry.formats.gguf import GgufHeader, read_header
+from registry.formats.gguf.lora import has_gains
 from runner.backends.backend import BackendError, Row
 from runner.backends.host_sampling import native_log
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context, ContextAdapters
-from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix, has_gains
+from runner.backends.llamacpp.mixed_adapters import MixedAdapters, can_mix
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 

@@ -20,31 +20,20 @@ from llama_cpp import llama_cpp as native
 from kernels.native.adapters import AdapterLibrary, AdapterUse
 from kernels.native.lora import LoraMatrices
 from registry.formats.gguf import GgufHeader
+from registry.formats.gguf.lora import GAIN, SIDES, changes_matrices_only
 from runner.backends.backend import Row
 from runner.backends.host_sampling import native_log
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.errors import ModelLoadFailed
 from runner.memory_file import memory_file, path_of
 
-_SIDES = (".lora_a", ".lora_b")
-_GAIN = ".lora_gain"
-_EMBEDDING = "token_embd.weight"  # looked up, not multiplied
 _ACTIVATED = "adapter.alora.invocation_tokens"
 _ALPHA = "adapter.lora.alpha"
 
 
 def can_mix(header: GgufHeader) -> bool:
     """Whether all that an adapter changes are matrices that are multiplied with every token."""
-    names = {tensor.name for tensor in header.tensors}
-    if _ACTIVATED in header.metadata or f"{_EMBEDDING}{_SIDES[0]}" in names:
-        return False
-    matrices = (tensor for tensor in header.tensors if not tensor.name.endswith(_GAIN))
-    return all(len(tensor.dimensions) == 2 for tensor in matrices)  # else one per expert
-
-
-def has_gains(header: GgufHeader) -> bool:
-    """Whether it is of DoRA, which llama.cpp does not compute by itself."""
-    return any(tensor.name.endswith(_GAIN) for tensor in header.tensors)
+    return _ACTIVATED not in header.metadata and changes_matrices_only(header)
 
 
 class MixedAdapters:
@@ -144,8 +133,8 @@ def _write_hook(path: Path, architecture: str, shapes: dict[str, tuple[int, int]
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     for tensor, (inputs, outputs) in shapes.items():
-        writer.add_tensor(f"{tensor}{_SIDES[0]}", np.full((1, inputs), np.nan, np.float32))
-        writer.add_tensor(f"{tensor}{_SIDES[1]}", np.zeros((outputs, 1), np.float32))
+        writer.add_tensor(f"{tensor}{SIDES[0]}", np.full((1, inputs), np.nan, np.float32))
+        writer.add_tensor(f"{tensor}{SIDES[1]}", np.zeros((outputs, 1), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -159,6 +148,6 @@ def _pairs(reader: gguf.GGUFReader) -> dict[str, LoraMatrices]:
         values = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
         found.setdefault(name, {})[f".{kind}"] = values
     return {
-        name: LoraMatrices(parts[_SIDES[0]], parts[_SIDES[1]], parts.get(_GAIN))
+        name: LoraMatrices(parts[SIDES[0]], parts[SIDES[1]], parts.get(GAIN))
         for name, parts in found.items()
     }

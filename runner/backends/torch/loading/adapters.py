@@ -20,6 +20,7 @@ from kernels.native.lora import ACTING, LoraMatrices
 from kernels.native.torch_lora import Acting, TorchLora
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
+from registry.formats.gguf.lora import GAIN, SIDES
 from runner.backends.backend import Row
 from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
@@ -30,8 +31,6 @@ from runner.errors import ModelLoadFailed
 from runner.types import Adapters
 
 Tensor = Any
-_SIDES = (".lora_a", ".lora_b")
-_GAIN = ".lora_gain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +224,14 @@ class LoraAdapters:
                 f"the adapter {name} is for the architecture {shown(header.architecture)}, the"
                 f" model is {model.architecture}"
             )
-        targets = {tensor.name.removesuffix(_SIDES[0]) for tensor in header.tensors}
-        targets = {target for target in targets if not target.endswith((_SIDES[1], _GAIN))}
+        targets = {tensor.name.removesuffix(SIDES[0]) for tensor in header.tensors}
+        targets = {target for target in targets if not target.endswith((SIDES[1], GAIN))}
         stored = StoredTensors(header)
         alpha = header.metadata.get("adapter.lora.alpha")
         alpha = float(alpha) if isinstance(alpha, int | float) else 0.0
         found = {}
         for stem, origin in tensor_origins(model.architecture, read_counts(model), targets).items():
-            down, up = (_side(stored, origin, side) for side in _SIDES)
+            down, up = (_side(stored, origin, side) for side in SIDES)
             if up.shape[1] != down.shape[0] or not len(down):
                 raise ModelLoadFailed(
                     f"the adapter {name}: the matrices for {shown(origin.name)} are"
@@ -274,14 +273,14 @@ def _side(stored: StoredTensors, origin: TensorOrigin, side: str) -> Tensor:
     values = stored.floats(name, origin.expert).float()
     if values.ndim != 2:
         raise ModelLoadFailed(f"the adapter's tensor {shown(name)} is {list(values.shape)}")
-    if origin.heads is not None and side == _SIDES[1]:
+    if origin.heads is not None and side == SIDES[1]:
         values = split_halves(values, origin.heads)
     return values.clone()
 
 
 def _gain(stored: StoredTensors, origin: TensorOrigin, rows: int) -> Tensor | None:
     """In float32, in the order of Hugging Face; None where there is none."""
-    name = origin.name + _GAIN
+    name = origin.name + GAIN
     if not stored.has(name):
         return None
     values = stored.floats(name, None).float()
