@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 HEALTH_EVERY_S = 0.1
-SAMPLE_EVERY_S = 10.0
+SAMPLE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
