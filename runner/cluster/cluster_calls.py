@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -198,11 +198,19 @@ class ClusterCalls:
         return {"nodes": nodes, "deployments": apps}
 
     async def _replicas(self, app: str) -> list[Any]:
-        with contextlib.suppress(Exception):
+        """What those that are ready say, without the ones that do not answer in time."""
+        with contextlib.suppress(HearthError):
             handle = await self.handle(app)
-            calls = await asyncio.to_thread(handle.broadcast, "describe", "")
-            return list(await calls.results_async(timeout_s=STATUS_S))
+            describe = handle.options(method_name="describe").remote
+            calls = (_in_time(describe(replica)) for replica in sorted(membership.ready(app)))
+            told = await asyncio.gather(*calls, return_exceptions=True)
+            return [each for each in told if not isinstance(each, BaseException)]
         return []
+
+
+async def _in_time(call: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(STATUS_S):
+        return await call
 
 
 def _facts(node: Mapping[str, Any], free: Mapping[str, Any]) -> NodeFacts:

@@ -41,6 +41,13 @@ class TargetRouter(RequestRouter):  # type: ignore[misc]
         self._draining.pop(replica_id, None)
         super().on_replica_actor_died(replica_id)
 
+    def on_replica_actor_unavailable(self, replica_id: Any) -> None:
+        """Called by Serve where a call did not get there: one that was drained has ended."""
+        if replica_id in self._draining:
+            self.on_replica_actor_died(replica_id)
+        else:
+            super().on_replica_actor_unavailable(replica_id)
+
     async def choose_replicas(
         self, candidate_replicas: list[Any], pending_request: Any = None
     ) -> list[list[Any]]:
