@@ -20,8 +20,8 @@ _NICE = {"RAY_worker_niceness": "0"}
 # A replica whose raylet has died goes on until it sees that, by default up to 1 s, and only then is
 # it silent
 _PROMPT = {"RAY_raylet_death_check_interval_milliseconds": "200"}
-# Calls go to a replica's gRPC server, not through Ray's tasks, and from the bridge's event loop: half
-# the time that a hop adds
+# Calls go to a replica by gRPC, not as a task of Ray, and from the event loop of the bridge: a hop
+# takes half as long
 _DIRECT = {"RAY_SERVE_USE_GRPC_BY_DEFAULT": "1", "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0"}
 
 
