@@ -312,6 +312,12 @@ tool-questions: dev
 fuzz: dev
 	FUZZ_COUNT=100000 $(PYTHON_BIN)/pytest --timeout 3600 tests/integration/test_fuzz.py
 
+# The C++ server of llama.cpp, of the pinned llama-cpp-python's sources and with the libraries of its
+# wheel, for `make bench` to compare with: 7 minutes of one core, once. Needs CMake. Prints its path.
+.PHONY: llama-server
+llama-server: dev
+	$(PYTHON_BIN)/python -m tests.benchmarks.llama_server
+
 bench: dev
 	$(PYTHON_BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One benchmark. ran: the day; None: not repeated lately. plot: its rows are drawn too."""
+    """One benchmark. ran: the day; None: not repeated lately. plot: its rows are drawn too.
+    weights: of the model, in the README's words."""
 
     id: str
     title: str
@@ -58,6 +60,8 @@ class Table:
     about: str = ""
     ran: date | None = None
     plot: bool = False
+    commit: str = ""
+    weights: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,38 @@ def tables(results: Results) -> dict[str, str]:
     return {"machine": f"{results.machine}.", **{one.id: _markdown(one) for one in results.tables}}
 
 
-def readme_table(results: Results) -> str:
-    """The rows that the README shows."""
-    rows = [
-        (cell(row.readme), _figure(row.value, row.unit), _other(row), _by(row))
-        for one in results.tables
-        for row in one.rows
-        if row.readme
-    ]
-    return table(("what", "hearth", "compared with", "ratio"), rows, "lrlr")
+def published(runs: Sequence[Table]) -> str:
+    """The Markdown of runs with published weights."""
+    if not runs:
+        return "No run on an idle machine is recorded yet."
+    return "\n\n".join(f"### {one.title}\n\n{_markdown(one)}" for one in runs)
+
+
+def readme_table(tables: Iterable[Table]) -> str:
+    """The rows that the README shows, of those with the same words the first, and when each was
+    measured."""
+    rows: dict[str, tuple[str, ...]] = {}
+    sources: list[str] = []
+    for one in tables:
+        day = f"on {one.ran:%Y-%m-%d}" if one.ran else "earlier"
+        for row in one.rows:
+            if row.readme and row.readme not in rows:
+                cells = (_figure(row.value, row.unit), _other(row), _by(row))
+                rows[row.readme] = (cell(row.readme), *cells)
+                sources.append(f"{day} with {one.weights}" if one.weights else day)
+    shown = table(("what", "hearth", "compared with", "ratio"), rows.values(), "lrlr")
+    return f"{shown}\n\nMeasured on two CPU cores: {_by_source(sources)}."
+
+
+def _by_source(sources: Sequence[str]) -> str:
+    """Which rows are from where, such as `rows 1 to 3 on 2026-11-29, row 4 earlier`."""
+    parts, first = [], 1
+    for source, group in groupby(sources):
+        last = first + len(list(group)) - 1
+        rows = f"row {first}" if first == last else f"rows {first} to {last}"
+        parts.append(f"{rows} {source}")
+        first = last + 1
+    return ", ".join(parts)
 
 
 def _markdown(one: Table) -> str:
@@ -100,7 +127,8 @@ def _markdown(one: Table) -> str:
     header = ("what", "hearth", "compared with", "ratio", "target", "met")
     ran = f"Measured on {one.ran:%Y-%m-%d} by" if one.ran else "Measured in an earlier session by"
     commands = " and ".join(f"`{command.strip()}`" for command in one.command.split(";"))
-    lines = [*([f"{one.about}\n"] if one.about else []), f"{ran} {commands}.", ""]
+    at = f" at commit {one.commit}" if one.commit else ""
+    lines = [*([f"{one.about}\n"] if one.about else []), f"{ran} {commands}{at}.", ""]
     return "\n".join([*lines, _without_empty_columns(header, rows), *_plots(one)])
 
 

@@ -18,7 +18,8 @@ from docs.generator import (
     routing,
     settings,
 )
-from docs.generator.measurements import load, readme_table, tables
+from docs.generator.measurements import load, published, readme_table, tables
+from docs.generator.runs import runs
 from runner.chat.families import PARSERS
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def whole_files() -> dict[Path, str]:
     for name, text in man.pages().items():
         files[DOCS / "man" / name] = text
     for name, picture in {
-        **plots.pictures(load()),
+        **plots.pictures([*runs(), *load().tables]),
         **diagram.pictures(),
         **routing.pictures(),
     }.items():
@@ -57,10 +58,12 @@ def whole_files() -> dict[Path, str]:
 
 def pages_with_parts() -> dict[Path, str]:
     """Pages written by hand that hold generated parts between two comments."""
-    results = load()
+    results, measured = load(), list(runs())
+    shown = {"measurements": readme_table([*measured, *results.tables])}
+    parts = {"published": published(measured), **tables(results)}
     return {
-        ROOT / "README.md": replace(ROOT / "README.md", {"measurements": readme_table(results)}),
-        DOCS / "performance.md": replace(DOCS / "performance.md", tables(results)),
+        ROOT / "README.md": replace(ROOT / "README.md", shown),
+        DOCS / "performance.md": replace(DOCS / "performance.md", parts),
         DOCS / "cluster.md": replace(DOCS / "cluster.md", {"routing": routing.table()}),
         DOCS / "conformance.md": replace(DOCS / "conformance.md", conformance.tables()),
     }

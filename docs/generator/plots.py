@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
-from docs.generator.measurements import Results, Row, Table
+from docs.generator.measurements import Row, Table
 from docs.generator.palette import FONT, SCHEMES, Palette
 
 _WIDTH, _LABELS, _RIGHT = 760, 250, 90
 _BAR, _GAP, _HEAD, _LEGEND = 13, 16, 30, 30
 
 
-def pictures(results: Results) -> dict[str, str]:
+def pictures(tables: Iterable[Table]) -> dict[str, str]:
     """The content of each picture by file name."""
     return {
         f"plot-{table.id}-{scheme}.svg": _picture(table, palette)
-        for table in results.tables
+        for table in tables
         if table.plot
         for scheme, palette in SCHEMES.items()
     }
@@ -55,7 +55,8 @@ def _panel(rows: Iterable[Row], unit: str, top: int, palette: Palette) -> str:
     drawn = list(rows)
     best = max(max(row.value or 0, row.other or 0) for row in drawn)
     scale = (_WIDTH - _LABELS - _RIGHT) / best
-    words = {"s": "seconds, shorter is better"}.get(unit, f"{unit}, longer is better")
+    names = {"s": "seconds", "ms": "milliseconds"}
+    words = f"{names[unit]}, shorter is better" if unit in names else f"{unit}, longer is better"
     parts = [_text(_LABELS, top + 20, words, palette.faint)]
     for index, row in enumerate(drawn):
         y = top + _HEAD + index * (2 * _BAR + _GAP)

@@ -1,14 +1,13 @@
-"""What another process on one of the cores costs: python -m tests.benchmarks.busy MODEL.gguf.
+"""What another process on one of the cores costs one stream: tokens a second while nothing else
+runs, and while a process that never waits keeps one core, in turns.
 
-Tokens a second of one sequence while nothing else runs, and while a process that never waits keeps
-one core, in turns: with hearth's kernels and with llama.cpp's, both with the short spin that
-hearth's workers set, and llama.cpp's with the spin that OpenMP has by itself. Then the processor
-time of a daemon that does nothing, without and with the model loaded.
+Measured without a server, with hearth's kernels and with llama.cpp's; both with the short spin
+that hearth's workers set, and llama.cpp's with the spin that OpenMP has by itself. Then the
+processor time of a daemon that does nothing, without and with the model loaded.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -16,61 +15,47 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import psutil
 
-from cli.bench.machine import machine_facts
 from runner.backends.host_sampling.openmp import SPIN_COUNT
 from tests.benchmarks import servers
 from tests.benchmarks.bare_loop import DecodeLoopRun
+from tests.benchmarks.comparison import Comparison, RatioTarget, alone, compare
 from tests.benchmarks.server_loads import bare, turned
 
-TARGET = 0.4  # of the quiet speed, with one of two cores taken
-OPENMP_SPIN_COUNT = "300000"  # libgomp's, where nothing is set
+TARGET = RatioTarget("at least", 0.4)  # of the quiet speed, with one of two cores taken
+OWN = "hearth's kernels"
 SIDES = {
-    "hearth's kernels": (1, SPIN_COUNT),
+    OWN: (1, SPIN_COUNT),
     "llama.cpp's": (0, SPIN_COUNT),
-    "llama.cpp's, own spin": (0, OPENMP_SPIN_COUNT),
+    "llama.cpp's, own spin": (0, servers.OPENMP_SPIN_COUNT),
 }
-IDLE_S = 30.0
+IDLE_S = 10.0
 SPIN = "while True: pass"
 
 
-def main() -> int:
-    """Measure; 0 when the target was met."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.busy")
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output-tokens", type=int, default=64)
-    given = parser.parse_args()
-    facts = machine_facts()
-    print(f"{facts['cpu']}, {facts['cores']} cores, {facts['date']}; {given.model.name}")
-    run = DecodeLoopRun(str(given.model.resolve()), output_tokens=given.output_tokens)
-    rates: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
-    for turn in range(given.rounds):
+def beside_busy_core(model: Path, rounds: int, output_tokens: int) -> Iterator[Comparison]:
+    """All of it."""
+    run = DecodeLoopRun(str(model.resolve()), output_tokens=output_tokens)
+    quiet: dict[str, list[float]] = {side: [] for side in SIDES}
+    busy: dict[str, list[float]] = {side: [] for side in SIDES}
+    for turn in range(rounds):
         for side in turned(list(SIDES), turn):
             kernels, spin = SIDES[side]
-            rates[side].append(_rates(run, kernels, spin))
-    for side, pairs in rates.items():
-        quiet, busy = (median(column) for column in zip(*pairs, strict=True))
-        ratio = median(busy / quiet for quiet, busy in pairs)
-        print(f"{side}: {quiet:.1f} tok/s, {busy:.1f} beside a busy core, ratio {ratio:.2f}")
-    for what, share in _idle_shares(given.model.resolve()):
-        print(f"{what}: {100 * share:.2f} % of one core in {IDLE_S:g} s")
-    own = median(busy / quiet for quiet, busy in rates["hearth's kernels"])
-    print(f"target: hearth's kernels at least {TARGET}: {'met' if own >= TARGET else 'NOT met'}")
-    return 0 if own >= TARGET else 1
-
-
-def _rates(run: DecodeLoopRun, kernels: int, spin: str) -> tuple[float, float]:
-    """Tokens a second without and with the other process."""
-    wanted = DecodeLoopRun(run.model, output_tokens=run.output_tokens, kernels=kernels)
-    os.environ["GOMP_SPINCOUNT"] = spin
-    quiet = bare(wanted).decode_tokens_per_s
-    with _busy_core():
-        return quiet, bare(wanted).decode_tokens_per_s
+            wanted = replace(run, kernels=kernels)
+            quiet[side].append(bare(wanted, GOMP_SPINCOUNT=spin).decode_tokens_per_s)
+            with _busy_core():
+                busy[side].append(bare(wanted, GOMP_SPINCOUNT=spin).decode_tokens_per_s)
+    name = "no server, beside a busy core"
+    yield compare(name, "tok/s", busy[OWN], ("both cores", quiet[OWN]), TARGET)
+    for side in list(SIDES)[1:]:
+        yield compare(name, "tok/s", busy[OWN], (side, busy[side]))
+        yield compare("no server", "tok/s", quiet[OWN], (side, quiet[side]))
+    for what, share in _idle_shares(model.resolve()):
+        yield alone(what, "% of a core", [100 * share], None)
 
 
 @contextmanager
@@ -105,7 +90,3 @@ def _used_s(pid: int) -> float:
     top = psutil.Process(pid)
     times = [process.cpu_times() for process in (top, *top.children(recursive=True))]
     return sum(one.user + one.system for one in times)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -29,8 +29,10 @@ from runner.models.watchdog import Timeouts
 from runner.models.worker import Worker
 from runner.settings import Settings
 from runner.types import GenerateRequest, Message, SamplingParams
+from tests.benchmarks import servers
 from tests.cluster.machines import Machines
 from tests.conftest import running_daemon
+from tests.real.models import given
 
 _ids = itertools.count()
 
@@ -139,7 +141,8 @@ def pin(machines: Machines, model: str) -> None:
 
 
 async def measure(machines: Machines, only: set[str], rounds: int) -> None:
-    """All of it."""
+    """What only names: echo, or a model of which two replicas are compared with one; of ember the
+    routers as well."""
     home = machines.nodes[0].home
     settings = Settings(home=home)
     library = Library(Store.open(home / "models", read_only=True), settings, "bench")
@@ -174,16 +177,17 @@ async def measure(machines: Machines, only: set[str], rounds: int) -> None:
         await many_streams(far, 256)
         await far.close()
         await near.close()
-    if "ember" in only:
+    for model in only - {"echo"}:
         rates = []
         for count in (1, 2):
-            worker = await deployed("ember", count)
-            await throughput(worker, "ember", 16, 32)
-            rates.append(await throughput(worker, "ember", 16, 128))
-            if count == 2:
+            worker = await deployed(model, count)
+            await throughput(worker, model, 16, 32)
+            rates.append(await throughput(worker, model, 16, 128))
+            if (model, count) == ("ember", 2):
                 waits = [await shared_prompts(worker, "hearth", 16, 6)]
             await worker.close()
-        report("2 replicas by 1", ratio=rates[1] / rates[0])
+        report("2 replicas by 1", model=model, ratio=rates[1] / rates[0])
+    if "ember" in only:
         worker = await deployed("ember", 2, RoundRobin())
         waits.append(await shared_prompts(worker, "round robin", 16, 6))
         report("round robin by hearth", ratio=waits[1] / waits[0])
@@ -195,15 +199,23 @@ def main() -> None:
     """Run on a cluster of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="echo,ember")
+    parser.add_argument(
+        "--model",
+        help="a GGUF file, or a model of `make real-models`, instead: two replicas by one",
+    )
     parser.add_argument("--rounds", type=int, default=500)
     options = parser.parse_args()
+    only = {servers.MODEL_NAME} if options.model else set(options.only.split(","))
     with tempfile.TemporaryDirectory(prefix="hearth-") as root:
         machines = Machines.start(Path(root), 2, cpus=4)
         try:
             with running_daemon(machines.nodes[0].home, ("echo",)) as daemon:
                 state = json.loads((daemon.home / "state" / "daemon.json").read_text())
                 machines.url, machines.token = daemon.url, state["token"]
-                asyncio.run(measure(machines, set(options.only.split(",")), options.rounds))
+                if options.model:
+                    port = int(daemon.url.rpartition(":")[2])
+                    servers.install_model(given(options.model).absolute(), daemon.home, port)
+                asyncio.run(measure(machines, only, options.rounds))
         finally:
             machines.stop()
 

@@ -35,15 +35,18 @@ def pinned_version() -> str:
 
 def unpacked() -> Path:
     """The folder of llama.cpp's files that the suite needs, fetched once."""
-    version = pinned_version()
-    folder = CACHE / f"source-{version}"
+    return source(CACHE / f"source-{pinned_version()}", _WANTED)
+
+
+def source(folder: Path, wanted: tuple[str, ...]) -> Path:
+    """folder, with the files of llama.cpp's whose paths begin with one of wanted, fetched once."""
     if (folder / "complete").exists():
         return folder
-    archive = _archive(version)
+    archive = _archive(pinned_version())
     with tarfile.open(archive) as tar:
         for member in tar:
             path = member.name.partition(_SOURCE)[2]
-            if member.isfile() and path.startswith(_WANTED) and ".." not in path:
+            if member.isfile() and path.startswith(wanted) and ".." not in path:
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = tar.extractfile(member)
