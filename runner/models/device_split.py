@@ -47,11 +47,6 @@ def check_ranks(files: ModelFiles, shape: ModelShape, request: LoadRequest) -> N
         raise InvalidRequest(
             f"{asked} is for models that generate text; this one computes embeddings", param=asked
         )
-    if ranks > 1 and files.adapters:
-        raise InvalidRequest(
-            f"{asked} is for models without adapters; this one has {len(files.adapters)}",
-            param=asked,
-        )
     if (refusal := split_refusal(asdict(request))) is not None:
         raise InvalidRequest(refusal, param="quantize")
     if ranks > MAX_RANKS:

@@ -63,6 +63,25 @@ class MapSplit:
     outputs: tuple[Section, ...] = ()
     inputs: Section | None = None
 
+    def whole(self, outputs: int, inputs: int) -> tuple[int, int]:
+        """The sizes of the map, of which the rank has outputs and inputs."""
+        if self.inputs is not None:
+            return outputs, self.inputs.size
+        return sum(section.size for section in self.outputs) or outputs, inputs
+
+    def own_outputs(self, values: Tensor) -> Tensor:
+        """Of values of the map's outputs [outputs, ...], the rank's."""
+        if not self.outputs:
+            return values
+        sizes = [section.size for section in self.outputs]
+        parts = zip(self.outputs, values.split(sizes), strict=True)
+        return torch.cat([part[each.own.start : each.own.stop] for each, part in parts])
+
+    def own_inputs(self, values: Tensor) -> Tensor:
+        """Of values of the map's inputs [..., inputs], the rank's."""
+        own = self.inputs
+        return values if own is None else values[..., own.own.start : own.own.stop]
+
 
 WHOLE = MapSplit()
 
