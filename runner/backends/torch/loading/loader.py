@@ -92,10 +92,10 @@ def load_model(
 ) -> LoadedModel:
     """The model of a source, or this rank's part of it. Raises ModelLoadFailed, and what progress
     raises."""
-    if ranks.layout.ranks > 1:
-        _check_splittable(plan)
+    if ranks.layout.ranks > 1 and plan.embedding:
+        raise ModelLoadFailed("an embedding model is not split between several processes")
     name = Path(plan.path).name
-    source = source.part(ranks.layout)
+    source = source.part(ranks.layout, plan.quantize)
     memory = plan_memory(source.config, plan, source.weights, ranks.layout)
     log.info("memory plan of %s: %s", name, memory.describe())
     torch.set_num_threads(plan.threads or _threads(memory, ranks))
@@ -122,14 +122,6 @@ def load_model(
         )
         model = build_model(source, placement, progress, adapters)
     return LoadedModel(source.config, memory, model, context, adapters, ranks)
-
-
-def _check_splittable(plan: LoadPlan) -> None:
-    """Raises ModelLoadFailed for what several processes do not compute."""
-    if plan.embedding:
-        raise ModelLoadFailed("an embedding model is not split between several processes")
-    if plan.quantize:
-        raise ModelLoadFailed("a model in several processes is not quantized while it is loaded")
 
 
 def _threads(memory: TorchMemoryPlan, ranks: Ranks) -> int:
