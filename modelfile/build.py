@@ -17,8 +17,8 @@ from modelfile.ast import ROLES
 from modelfile.check import check_instruction
 from modelfile.description import Description
 from modelfile.drafts import check_draft, check_vocabulary
-from modelfile.errors import BuildError, ParameterError
-from modelfile.load_quantization import OFF, split_refusal
+from modelfile.errors import BuildError
+from modelfile.load_quantization import OFF
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
@@ -120,7 +120,7 @@ def build(
 def check_description(description: Description) -> None:
     """Refuse texts, parameters and templates that no model can have; the weights are not looked
     at. Raises BuildError, ParameterError, TemplateError."""
-    _check_together(validate_all(description.parameters))
+    validate_all(description.parameters)
     if description.from_model is None:
         _check_family_names(description, {})
     for instruction in ("template", "system", "requires"):
@@ -316,9 +316,7 @@ def _new_layers(description: Description, base: _Base) -> Iterator[tuple[str, by
     if description.system:
         yield SYSTEM_TYPE, description.system.encode("utf-8", "replace")
     if description.parameters:
-        parameters = dict(base.parameters) | _checked(description.parameters)
-        _check_together(parameters)
-        yield PARAMS_TYPE, _json(parameters)
+        yield PARAMS_TYPE, _json(dict(base.parameters) | _checked(description.parameters))
     if description.messages:
         turns = [{"role": m.role, "content": m.content} for m in description.messages]
         content = _json(turns)
@@ -329,11 +327,6 @@ def _new_layers(description: Description, base: _Base) -> Iterator[tuple[str, by
         yield MESSAGES_TYPE, content
     for text in description.licenses:
         yield LICENSE_TYPE, text.encode("utf-8", "replace")
-
-
-def _check_together(parameters: Mapping[str, Any]) -> None:
-    if (refusal := split_refusal(parameters)) is not None:
-        raise ParameterError(refusal, "quantize")
 
 
 def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:

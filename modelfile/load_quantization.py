@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # the command reads the table only
     from registry.formats.gguf import GgufHeader
@@ -53,21 +53,6 @@ def loaded_bytes(header: GgufHeader, kind: str, float_bytes: int) -> int:
     quantized = sum(tensor.elements for tensor in quantized_tensors(header))
     rest = header.parameter_count - quantized
     return int(quantized * KINDS[kind].bits_per_weight / 8) + rest * float_bytes
-
-
-def split_refusal(parameters: Mapping[str, Any]) -> str | None:
-    """Why a model with these parameters is not loaded, which several processes shall compute and
-    quantize while loading; None: they do not want both."""
-    kind = parameters.get("quantize") or OFF
-    for name in ("tensor_parallel", "pipeline_parallel"):
-        count = parameters.get(name) or 1
-        if kind != OFF and count > 1:
-            return (
-                f"quantize={kind} and {name}={count}: a model in several processes is not quantized"
-                " while it is loaded; leave one of the two out, or quantize it before by hearth"
-                " create -q"
-            )
-    return None
 
 
 def obstacle(header: GgufHeader, kind: str) -> str | None:

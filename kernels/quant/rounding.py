@@ -23,26 +23,20 @@ _MAX_OUTLIERS = 32  # one column in so many at most
 _SMALLEST = 2.0**-24  # the least scale that float16 has
 
 
-def to_int8(weight: Tensor, without: Tensor) -> Int8Weight:
+def to_int8(weight: Tensor, without: Tensor, largest: Tensor | None = None) -> Int8Weight:
     """weight [N, C] as int8 with a scale float32 for each row, its columns without [O] as zeros.
-    Raises ValueError for weights that are not finite, as the others do."""
-
-    def part(rows: Tensor) -> tuple[Tensor, ...]:
-        rows = rows.index_fill(1, without, 0) if len(without) else rows
-        scale = (rows.abs().amax(1, keepdim=True) / 127).clamp_min(_SMALLEST)
-        return (rows / scale).round_().to(torch.int8), scale.flatten()
-
-    return Int8Weight(*_by_rows(weight, part))
+    largest: row_magnitudes of the whole rows, where weight has some of their columns. Raises
+    ValueError for weights that are not finite, as the others do."""
+    largest = row_magnitudes(weight, without) if largest is None else largest
+    scales = (largest / 127).clamp_min(_SMALLEST)
+    return Int8Weight(_divided(weight, scales, torch.int8, without), scales)
 
 
-def to_fp8(weight: Tensor) -> Fp8Weight:
-    """weight [N, C] as float8_e4m3fn with a scale float32 for each row."""
-
-    def part(rows: Tensor) -> tuple[Tensor, ...]:
-        scale = (rows.abs().amax(1, keepdim=True) / MAX_E4M3).clamp_min(_SMALLEST)
-        return (rows / scale).to(torch.float8_e4m3fn), scale
-
-    return Fp8Weight(*_by_rows(weight, part))
+def to_fp8(weight: Tensor, largest: Tensor | None = None) -> Fp8Weight:
+    """weight [N, C] as float8_e4m3fn with a scale float32 for each row. largest: as for to_int8."""
+    largest = row_magnitudes(weight) if largest is None else largest
+    scales = (largest / MAX_E4M3).clamp_min(_SMALLEST)
+    return Fp8Weight(_divided(weight, scales, torch.float8_e4m3fn), scales[:, None])
 
 
 def to_int4(weight: Tensor, group: int) -> Int4Weight:
@@ -65,24 +59,62 @@ def int4_scales(groups: Tensor) -> tuple[Tensor, Tensor]:
     return scale, (-low / scale).round_().clamp_(0, 15)
 
 
-def outlier_columns(weight: Tensor) -> Tensor:
-    """The columns [O] of weight [N, C] whose largest magnitude sticks out, largest first: with
-    them every row's scale would be coarse for all others."""
+def row_magnitudes(weight: Tensor, without: Tensor | None = None) -> Tensor:
+    """float32 [N]: the largest magnitude in each row of weight [N, C], but for the columns
+    without [O]. Raises ValueError for weights that are not finite."""
+    if without is None or not len(without):
+        return _finite(torch.maximum(weight.amax(1), -weight.amin(1)).float())
+    parts = (part.index_fill(1, without, 0) for part in weight.split(_rows_at_once(weight)))
+    return torch.cat([row_magnitudes(part) for part in parts])
+
+
+def column_magnitudes(weight: Tensor) -> Tensor:
+    """float32 [C]: the largest in each column. Raises as row_magnitudes."""
     # No copy of the weights: freed between those that stay, it would leave holes in malloc's heap.
-    largest = torch.maximum(weight.amax(0), -weight.amin(0)).float()
+    return _finite(torch.maximum(weight.amax(0), -weight.amin(0)).float())
+
+
+def outlier_columns(largest: Tensor) -> Tensor:
+    """The columns [O] of those with magnitudes largest [C] which stick out, largest first: with
+    them every row's scale would be coarse for all others."""
     count = int((largest > _STICKS_OUT * largest.median()).sum())
     return largest.topk(min(count, len(largest) // _MAX_OUTLIERS)).indices
+
+
+def _finite(largest: Tensor) -> Tensor:
+    if not bool(largest.isfinite().all()):
+        raise ValueError("weights that are infinite or no numbers")
+    return largest
+
+
+def _rows_at_once(weight: Tensor) -> int:
+    columns: int = weight.shape[1]
+    return max(1, _WEIGHTS_AT_ONCE // max(1, columns))
+
+
+def _divided(
+    weight: Tensor, scales: Tensor, dtype: torch.dtype, without: Tensor | None = None
+) -> Tensor:
+    """weight [N, C] divided by scales [N] and rounded to dtype, with zeros in the columns
+    without."""
+    found = torch.empty(weight.shape, dtype=dtype, device=weight.device)
+    rows = _rows_at_once(weight)
+    for start in range(0, len(weight), rows):
+        wide = weight[start : start + rows] / scales[start : start + rows, None]
+        if without is not None and len(without):
+            wide.index_fill_(1, without, 0)
+        found[start : start + rows] = wide if dtype.is_floating_point else wide.round_()
+    return found
 
 
 def _by_rows(weight: Tensor, one: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """What one gives of the rows of weight, in float32, one below the other. Raises ValueError for
     weights that are not finite."""
-    rows = max(1, _WEIGHTS_AT_ONCE // max(1, weight.shape[1]))
+    rows = _rows_at_once(weight)
     whole: tuple[Tensor, ...] = ()
     for start in range(0, len(weight), rows):
         wide = weight[start : start + rows].float()
-        if not bool(wide.isfinite().all()):
-            raise ValueError("weights that are infinite or no numbers")
+        _finite(wide)
         parts = one(wide)
         if not whole:
             whole = tuple(part.new_empty((len(weight), *part.shape[1:])) for part in parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from runner.errors import ModelLoadFailed
 from runner.types import OWN_FORM, Adapters, EmbeddingForm, SamplingParams
@@ -401,14 +401,25 @@ class Followers(Protocol):
 
     joined: Any  # what the backend's own join gave here
 
-    def broadcast(self, message: bytes) -> None:
-        """Send all of them a message. Does not wait until it is read."""
+    def broadcast(self, message: bytes, file: Path | None = None) -> None:
+        """Send all of them a message, and a file to read. Does not wait until it is read. Raises
+        OSError for a file that cannot be opened."""
 
     def wait_loaded(self) -> None:
         """Wait until all have loaded their parts. Raises ModelLoadFailed."""
 
     def abandon(self, reason: str) -> NoReturn:
         """This process has failed where the others wait for it: end all of them."""
+
+
+class Leader(Protocol):
+    """The first process of a model, as its Followers hear it."""
+
+    def receive(self) -> bytes:
+        """The next message. Raises EOFError, OSError once it is gone."""
+
+    def receive_file(self) -> IO[bytes]:
+        """The file that came with it. Raises as receive."""
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

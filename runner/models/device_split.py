@@ -5,9 +5,7 @@ before any is started. Knows numbers of models and devices, no processes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from modelfile.load_quantization import split_refusal
 from modelfile.parameters import MAX_RANKS
 from runner.errors import InvalidRequest
 from runner.models.devices import Device
@@ -47,13 +45,6 @@ def check_ranks(files: ModelFiles, shape: ModelShape, request: LoadRequest) -> N
         raise InvalidRequest(
             f"{asked} is for models that generate text; this one computes embeddings", param=asked
         )
-    if ranks > 1 and files.adapters:
-        raise InvalidRequest(
-            f"{asked} is for models without adapters; this one has {len(files.adapters)}",
-            param=asked,
-        )
-    if (refusal := split_refusal(asdict(request))) is not None:
-        raise InvalidRequest(refusal, param="quantize")
     if ranks > MAX_RANKS:
         raise InvalidRequest(
             f"tensor_parallel={request.tensor_parallel} times"

@@ -21,7 +21,7 @@ from runner.worker.isolation import isolate
 from runner.worker.json_codec import from_json
 from runner.worker.plan_files import caches_of, files_of
 from runner.worker.protocol import ExitCode
-from runner.worker.ranks import backend_of, beat, send_reply, started
+from runner.worker.ranks import FirstProcess, backend_of, beat, send_reply, started
 from runner.worker.sandbox import enter_sandbox
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def _serve(rank: int, connection: Connection, store_path: str, loaded: threading
         send_reply(connection, {"loaded": True})
         threading.Thread(target=beat, args=(connection,), name="beat", daemon=True).start()
 
-    backend.follow(plan, joined[0], connection.recv_bytes, report)
+    backend.follow(plan, joined[0], FirstProcess(connection), report)
 
 
 if __name__ == "__main__":

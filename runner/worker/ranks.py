@@ -10,22 +10,25 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.connection import Pipe as new_pipe
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
-from runner.backends.backend import Followers
+from runner.backends.backend import Followers, Leader
 from runner.child_process import child_options
 from runner.errors import HearthError, ModelLoadFailed, WorkerCrashed, from_wire
 from runner.types import LoadPlan
 from runner.worker.json_codec import to_json
+from runner.worker.passed_files import receive_with_file, send_with_file
 
 START_S: Final = 60.0  # for Python and PyTorch to start, on a busy machine
 HEARTBEAT_S: Final = 0.25
@@ -33,6 +36,7 @@ SILENCE_S: Final = 1.25  # without a heartbeat: it hangs
 VERDICT_S: Final = 0.5  # to see that another process is gone, where a step has failed for that
 GPU_SILENCE_S: Final = 15.0  # kernels are compiled there meanwhile, by one thread
 _LINUX_ONLY: Final = "models are computed by several processes on Linux only"
+_WITH_FILE: Final = b"f"
 _STORE: Final = "/proc/self/fd/{}"
 
 
@@ -81,10 +85,12 @@ class RankProcesses(Followers):
             connection.send_bytes(b"join")
         self.joined = backend.join(self._plan, 0, _STORE.format(store))
 
-    def broadcast(self, message: bytes) -> None:
-        for connection in self._connections:
-            with suppress(BrokenPipeError, ConnectionResetError):  # watching tells
-                connection.send_bytes(message)
+    def broadcast(self, message: bytes, file: Path | None = None) -> None:
+        with ExitStack() as opened:
+            content = None if file is None else opened.enter_context(file.open("rb")).fileno()
+            for connection in self._connections:
+                with suppress(BrokenPipeError, ConnectionResetError):  # watching tells
+                    send_message(connection, message, content)
 
     def wait_loaded(self) -> None:
         """See Followers. From here on they are watched."""
@@ -170,6 +176,36 @@ class RankProcesses(Followers):
             with suppress(OSError):
                 process.kill()
         self._lost(error)
+
+
+class FirstProcess(Leader):
+    """At the other end of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def receive(self) -> bytes:
+        return self._connection.recv_bytes()
+
+    def receive_file(self) -> IO[bytes]:
+        with _channel(self._connection) as channel:
+            _, file = receive_with_file(channel, len(_WITH_FILE))
+        if file is None:
+            raise EOFError
+        return os.fdopen(file, "rb")
+
+
+def send_message(connection: Connection, message: bytes, file: int | None = None) -> None:
+    """To a FirstProcess's owner, with an open file. Raises OSError."""
+    connection.send_bytes(message)
+    if file is not None:
+        with _channel(connection) as channel:
+            send_with_file(channel, _WITH_FILE, file)
+
+
+def _channel(connection: Connection) -> socket.socket:
+    """The same connection as a socket, which files can go over."""
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def _new_store() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +35,20 @@ def test_an_adapter_gives_the_same_text_on_both_backends(
         said = {model: text(client, model) for model in ("plain", "ours", "theirs")}
         assert said["ours"] == said["theirs"] != said["plain"]
         assert text(client, "silent") == said["plain"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ranks are of Linux")
+def test_processes_of_one_model_load_an_adapter_and_give_its_text(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    write_adapter(tmp_path / "lora.gguf")
+    both = ("PARAMETER tensor_parallel 2", "PARAMETER pipeline_parallel 2")
+    create(daemon, tmp_path, "alone", "ADAPTER ./lora.gguf", TORCH)
+    create(daemon, tmp_path, "split", "ADAPTER ./lora.gguf", TORCH, *both)
+    create(daemon, tmp_path, "plain", TORCH, *both)
+    with daemon.client() as client:
+        said = {model: text(client, model) for model in ("plain", "split", "alone")}
+        assert said["split"] == said["alone"] != said["plain"]
 
 
 @pytest.mark.parametrize("kind", ["q8_0", "fp8"])

@@ -31,7 +31,6 @@ from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.executor import Executor
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
 from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
-from runner.errors import ModelLoadFailed
 from runner.types import SamplingParams
 
 Tensor = Any
@@ -62,12 +61,10 @@ class TorchBackend(Backend, LaunchAhead):
 
     def load_adapter(self, name: str, path: Path) -> None:
         if self._executor.adapters is None:
-            raise ModelLoadFailed(
-                f"the adapter {name}: a model in several processes (tensor_parallel,"
-                " pipeline_parallel) cannot have adapters"
-            )
-        with torch.inference_mode():
-            self._executor.adapters.load(name, path)
+            super().load_adapter(name, path)
+        else:
+            with torch.inference_mode():
+                self._executor.adapters.load(name, path)
 
     def unload_adapter(self, name: str) -> None:
         if self._executor.adapters is not None:

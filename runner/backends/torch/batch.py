@@ -19,6 +19,7 @@ from runner.backends.backend import BackendError, Capacity, Row
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
 from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
 from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
+from runner.types import Adapters
 
 Tensor = Any
 Integers = NDArray[np.int64]
@@ -144,7 +145,7 @@ class StepInputs:
     a line; positions (of the first token), counts [S] and tables [S, M]: by row, decodes rows of
     one token first. copies: of blocks, before anything is written. outputs: the tokens whose logits
     are wanted; states: those whose hidden states are; vectors: in place of tokens from one on.
-    rows: in this order; none in the processes that are told of a step."""
+    adapters: those of each row; none: of no row."""
 
     tokens: Integers
     positions: Integers
@@ -155,7 +156,7 @@ class StepInputs:
     outputs: Sequence[int] = ()
     states: Sequence[int] = ()
     vectors: Sequence[PlacedArray] = ()
-    rows: Sequence[Row] = ()
+    adapters: Sequence[Adapters] = ()
 
 
 def create_inputs(
@@ -177,7 +178,7 @@ def create_inputs(
         [(end - len(row.tokens), row.image.vectors) for row, end in both if row.image is not None]
         if layout.vectors
         else (),
-        [rows[at] for at in layout.order],
+        [rows[at].adapters for at in layout.order],
     )
 
 

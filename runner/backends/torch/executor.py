@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -34,11 +35,21 @@ class StepOutputs:
     states: Tensor | None = None
 
 
+class AdapterSet(Protocol):
+    """The adapters of a model: see Backend.load_adapter and unload_adapter."""
+
+    def load(self, name: str, path: Path) -> None:
+        """Raises ModelLoadFailed."""
+
+    def unload(self, name: str) -> None:
+        """It was loaded."""
+
+
 class Executor(Protocol):
     """What computes the steps of a backend."""
 
     caches: Sequence[LayerCache]
-    adapters: LoraAdapters | None  # those that the model may have; None: it can have none
+    adapters: AdapterSet | None  # those that the model may have; None: it can have none
 
     def compute(self, inputs: StepInputs, given: Tensor | None = None) -> StepOutputs:
         """Compute a step. given: its tokens, where they are on the device already. Raises what
@@ -67,7 +78,7 @@ class LocalExecutor(Executor):
     ) -> None:
         """adapters: those that model may have."""
         self.caches = list(caches)
-        self.adapters = adapters
+        self.adapters: LoraAdapters | None = adapters
         self._adapted = False  # adapters act in this step
         self._model = model
         self._batch = StepBatch(self.caches, geometry.block_size, device)
@@ -88,7 +99,7 @@ class LocalExecutor(Executor):
         tokens, step = self._batch.fill(inputs)
         tokens = tokens if given is None else given
         if self.adapters is not None:
-            self._adapted = self.adapters.act(inputs.rows, inputs.counts.tolist())
+            self._adapted = self.adapters.act(inputs.adapters, inputs.counts.tolist())
         if not inputs.vectors and list(inputs.outputs) == list(range(len(tokens))):
             if (
                 isinstance(step, PagedAttentionStep)

@@ -289,11 +289,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"from_model": Name.parse("gone")}, ModelMissing, "model 'gone' not found"),
     ({"parameters": {"top_k": -1}}, ParameterError, "parameter top_k is '-1'"),
     ({"parameters": {"temperature": float("nan")}}, ParameterError, "temperature is 'nan'"),
-    (
-        {"parameters": {"quantize": "int4", "pipeline_parallel": 2}},
-        ParameterError,
-        "quantize=int4 and pipeline_parallel=2: a model in several processes",
-    ),
     ({"parameters": {"no_such": 1}}, UnknownParameter, "unknown parameter 'no_such'"),
     ({"template": "{{ if .Prompt }}"}, TemplateError, "the template, line 1: unexpected EOF"),
     ({"template": "{% if %}"}, TemplateError, "the template, line 1"),

@@ -21,12 +21,12 @@ from kernels.native.torch_lora import Acting, TorchLora
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
 from registry.formats.gguf.lora import GAIN, SIDES
-from runner.backends.backend import Row
 from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
 from runner.backends.torch.layers.native_linear import native_kernels
 from runner.backends.torch.loading.gguf_names import TensorOrigin, tensor_origins
 from runner.backends.torch.loading.gguf_tensors import StoredTensors, read_counts, split_halves
+from runner.backends.torch.loading.split_source import WHOLE, SplitSource
 from runner.errors import ModelLoadFailed
 from runner.types import Adapters
 
@@ -65,15 +65,18 @@ class LoraAdapters:
         *,
         native: bool = True,
         narrow: bool = False,
+        part: SplitSource | None = None,
     ) -> None:
         """model: its file; None: it can have none. dtype: that it computes in. native: by hearth's
-        kernels, where they were compiled; narrow: which may round adapters to float16."""
+        kernels, where they were compiled; narrow: which may round adapters to float16. part: what
+        this process has of the model; None: all."""
         self.acting = ActingAdapters()
         self._model = model
         self._dtype = dtype
         self._device = device
         self._kernels = native_kernels(dtype, device) if native else None
         self._narrow = narrow
+        self._part = part
         self._maps: list[AdaptedLinear] = []
         self._numbers: dict[str, int] = {}
         # The adapter of each token of a step and its scale, as often as tokens have adapters
@@ -103,17 +106,12 @@ class LoraAdapters:
             pairs = self._read(name, read_header(path))
         except RegistryError as error:
             raise ModelLoadFailed(f"the adapter {name}: {error}") from error
-        known = {stem: (outputs, one.inputs) for one in self._maps for stem, outputs in one.parts}
-        for stem, pair in pairs.items():
-            if stem in known:
-                _check_shape(stem, pair, known[stem])
-                continue
-            raise ModelLoadFailed(
-                f"the adapter {name} changes {shown(stem)}, which is not a linear"
-                " layer of this model that the backend torch adapts; the backend llamacpp may"
-                " apply it"
-            )
         number = next(n for n in range(len(self._numbers) + 1) if n not in self._numbers.values())
+        self._put(number, pairs)
+        self._numbers[name] = number
+        self._step = None
+
+    def _put(self, number: int, pairs: Mapping[str, LoraPair]) -> None:
         for one in self._maps:
             found = [pairs.get(stem) for stem, _ in one.parts]
             if one.native is not None:
@@ -123,8 +121,6 @@ class LoraAdapters:
             else:
                 of_parts = [(each, pair) for (_, each), pair in zip(one.parts, found, strict=True)]
                 one.bank.put(number, self._joined(of_parts), self._joined_gains(of_parts))
-        self._numbers[name] = number
-        self._step = None
 
     def unload(self, name: str) -> None:
         """See Backend.unload_adapter."""
@@ -144,16 +140,17 @@ class LoraAdapters:
         self.acting.everywhere = found
         self.acting.native = np.array([(-1, *each) for each in sorted(found)], ACTING)
 
-    def act(self, rows: Sequence[Row], counts: Sequence[int]) -> bool:
-        """The next step is that of rows, of so many tokens each. False: no adapter acts."""
-        first = rows[0].adapters
-        if all(row.adapters == first for row in rows):
+    def act(self, adapters: Sequence[Adapters], counts: Sequence[int]) -> bool:
+        """The next step is that of rows with these adapters, of so many tokens each; none: no row
+        has any. False: no adapter acts."""
+        first = adapters[0] if adapters else ()
+        if all(each == first for each in adapters):
             self.act_everywhere(first)
             return bool(first)
-        step = [row.adapters for row in rows], list(counts)
+        step = list(adapters), list(counts)
         if step != self._step:
-            most = max(len(row.adapters) for row in rows)
-            self._passes = [self._pass(rows, counts, at) for at in range(most)]
+            most = max(map(len, adapters))
+            self._passes = [self._pass(adapters, counts, at) for at in range(most)]
             self.acting.everywhere = ()
             self._act_in(self._passes)
             self._step = step
@@ -168,8 +165,8 @@ class LoraAdapters:
             )
             self._step = None
 
-    def _pass(self, rows: Sequence[Row], counts: Sequence[int], at: int) -> _Pass:
-        given = [row.adapters[at] if at < len(row.adapters) else None for row in rows]
+    def _pass(self, adapters: Sequence[Adapters], counts: Sequence[int], at: int) -> _Pass:
+        given = [each[at] if at < len(each) else None for each in adapters]
         numbers = [-1 if each is None else self._numbers[each[0]] for each in given]
         scales = np.array([0.0 if each is None else each[1] for each in given], np.float32)
         return _Pass(np.repeat(np.array(numbers), counts), np.repeat(scales, counts))
@@ -215,7 +212,7 @@ class LoraAdapters:
         return torch.cat(whole).to(self._device)
 
     def _read(self, name: str, header: GgufHeader) -> Mapping[str, LoraPair]:
-        """What an adapter adds to each map."""
+        """What an adapter adds to each map that is here."""
         model = self._model
         if header.metadata.get("general.type") != "adapter" or model is None:
             raise ModelLoadFailed(f"{name} is not an adapter")
@@ -229,18 +226,52 @@ class LoraAdapters:
         stored = StoredTensors(header)
         alpha = header.metadata.get("adapter.lora.alpha")
         alpha = float(alpha) if isinstance(alpha, int | float) else 0.0
+        known = {stem: (outputs, one.inputs) for one in self._maps for stem, outputs in one.parts}
         found = {}
-        for stem, origin in tensor_origins(model.architecture, read_counts(model), targets).items():
-            down, up = (_side(stored, origin, side) for side in SIDES)
-            if up.shape[1] != down.shape[0] or not len(down):
+        for tensor, origin in tensor_origins(
+            model.architecture, read_counts(model), targets
+        ).items():
+            stem = tensor.removesuffix(".weight")
+            if stem in known:
+                found[stem] = self._pair(name, stem, stored, origin, alpha, known[stem])
+            elif self._part is None or self._part.is_own(tensor):
                 raise ModelLoadFailed(
-                    f"the adapter {name}: the matrices for {shown(origin.name)} are"
-                    f" {list(down.shape)} and {list(up.shape)}"
+                    f"the adapter {name} changes {shown(stem)}, which is not a linear"
+                    " layer of this model that the backend torch adapts; the backend llamacpp may"
+                    " apply it"
                 )
-            factor = alpha / len(down) if alpha else 1.0
-            gain = _gain(stored, origin, len(up))
-            found[stem.removesuffix(".weight")] = LoraPair(down, up * factor, gain)
         return found
+
+    def _pair(
+        self,
+        name: str,
+        stem: str,
+        stored: StoredTensors,
+        origin: TensorOrigin,
+        alpha: float,
+        here: tuple[int, int],
+    ) -> LoraPair:
+        """What an adapter adds to a map of which outputs and inputs are here."""
+        down, up = (_side(stored, origin, side) for side in SIDES)
+        rank = len(down)
+        if up.shape[1] != rank or not rank:
+            raise ModelLoadFailed(
+                f"the adapter {name}: the matrices for {shown(origin.name)} are"
+                f" {list(down.shape)} and {list(up.shape)}"
+            )
+        split = WHOLE if self._part is None else self._part.split_of(stem)
+        wanted, shape = split.whole(*here), (up.shape[0], down.shape[1])
+        if shape != wanted:
+            raise ModelLoadFailed(
+                f"the adapter's matrices for {stem} make it {list(shape)}, the model's is"
+                f" {list(wanted)}: it was made for another model"
+            )
+        gain = _gain(stored, origin, len(up))
+        return LoraPair(
+            split.own_inputs(down).to(torch.float32, copy=True),
+            split.own_outputs(up).float() * (alpha / rank if alpha else 1.0),
+            None if gain is None else split.own_outputs(gain).to(torch.float32, copy=True),
+        )
 
 
 def _acting(passes: Sequence[_Pass]) -> Acting:
@@ -256,37 +287,28 @@ def _acting(passes: Sequence[_Pass]) -> Acting:
     return acting[np.argsort(acting["adapter"], kind="stable")]
 
 
-def _check_shape(name: str, pair: LoraPair, wanted: tuple[int, int]) -> None:
-    found = pair.up.shape[0], pair.down.shape[1]
-    if found != wanted:
-        raise ModelLoadFailed(
-            f"the adapter's matrices for {name} make it {list(found)}, the model's is"
-            f" {list(wanted)}: it was made for another model"
-        )
-
-
 def _side(stored: StoredTensors, origin: TensorOrigin, side: str) -> Tensor:
-    """One of the two matrices in float32, its rows as Hugging Face has them."""
+    """One of the two matrices as floats, its rows as Hugging Face has them."""
     name = origin.name + side
     if not stored.has(name):
         raise ModelLoadFailed(f"the adapter has no tensor {shown(name)}")
-    values = stored.floats(name, origin.expert).float()
+    values = stored.floats(name, origin.expert)
     if values.ndim != 2:
         raise ModelLoadFailed(f"the adapter's tensor {shown(name)} is {list(values.shape)}")
     if origin.heads is not None and side == SIDES[1]:
         values = split_halves(values, origin.heads)
-    return values.clone()
+    return values
 
 
 def _gain(stored: StoredTensors, origin: TensorOrigin, rows: int) -> Tensor | None:
-    """In float32, in the order of Hugging Face; None where there is none."""
+    """As floats, in the order of Hugging Face; None where there is none."""
     name = origin.name + GAIN
     if not stored.has(name):
         return None
-    values = stored.floats(name, None).float()
+    values = stored.floats(name, None)
     if values.shape != (rows,) or origin.expert is not None or not values.isfinite().all():
         raise ModelLoadFailed(
             f"the adapter's tensor {shown(name)} is {list(values.shape)}, expected {rows} finite"
             " numbers"
         )
-    return (values if origin.heads is None else split_halves(values, origin.heads)).clone()
+    return values if origin.heads is None else split_halves(values, origin.heads)

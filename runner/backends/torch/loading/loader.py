@@ -31,6 +31,7 @@ from runner.backends.torch.layers.encoder import Encoder
 from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.memory_plan import TorchMemoryPlan, plan_memory
 from runner.backends.torch.loading.source import ModelSource, open_source
+from runner.backends.torch.loading.split_source import SplitSource
 from runner.backends.torch.loading.weights import WeightLoader, WeightPlacement
 from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
 from runner.backends.torch.parallel.rank_executor import LeadingExecutor, RankExecutor
@@ -49,7 +50,7 @@ class LoadedModel:
     memory: TorchMemoryPlan
     model: LanguageModel | Encoder
     context: int
-    adapters: LoraAdapters | None = None
+    adapters: LoraAdapters
     ranks: Ranks = NO_RANKS
 
 
@@ -91,10 +92,10 @@ def load_model(
 ) -> LoadedModel:
     """The model of a source, or this rank's part of it. Raises ModelLoadFailed, and what progress
     raises."""
-    if ranks.layout.ranks > 1:
-        _check_splittable(plan)
+    if ranks.layout.ranks > 1 and plan.embedding:
+        raise ModelLoadFailed("an embedding model is not split between several processes")
     name = Path(plan.path).name
-    source = source.part(ranks.layout)
+    source = source.part(ranks.layout, plan.quantize)
     memory = plan_memory(source.config, plan, source.weights, ranks.layout)
     log.info("memory plan of %s: %s", name, memory.describe())
     torch.set_num_threads(plan.threads or _threads(memory, ranks))
@@ -111,27 +112,16 @@ def load_model(
         ranks,
     )
     with torch.inference_mode(), _shortage_named(name, memory):
-        adapters = None
-        if ranks.layout.ranks == 1:  # the others would have to be told of them
-            adapters = LoraAdapters(
-                source.header,
-                placement.dtype,
-                placement.device,
-                native=placement.native,
-                narrow=placement.narrow or placement.dtype == torch.bfloat16,
-            )
+        adapters = LoraAdapters(
+            source.header,
+            placement.dtype,
+            placement.device,
+            native=placement.native,
+            narrow=placement.narrow or placement.dtype == torch.bfloat16,
+            part=source.tensors if isinstance(source.tensors, SplitSource) else None,
+        )
         model = build_model(source, placement, progress, adapters)
     return LoadedModel(source.config, memory, model, context, adapters, ranks)
-
-
-def _check_splittable(plan: LoadPlan) -> None:
-    """Raises ModelLoadFailed for what several processes do not compute."""
-    if plan.embedding:
-        raise ModelLoadFailed("an embedding model is not split between several processes")
-    if plan.adapters:
-        raise ModelLoadFailed("a model in several processes has no adapters")
-    if plan.quantize:
-        raise ModelLoadFailed("a model in several processes is not quantized while it is loaded")
 
 
 def _threads(memory: TorchMemoryPlan, ranks: Ranks) -> int:
@@ -199,10 +189,9 @@ def _embedder(plan: LoadPlan, header: GgufHeader, loaded: LoadedModel) -> TorchE
         partial_share=False,
         vector_width=model.word_embeddings.shape[1],
     )
-    if loaded.adapters is not None:
-        for path, _ in plan.adapters:
-            loaded.adapters.load(path, Path(path))
-        loaded.adapters.act_everywhere(plan.adapters)
+    for path, _ in plan.adapters:
+        loaded.adapters.load(path, Path(path))
+    loaded.adapters.act_everywhere(plan.adapters)
     return TorchEmbeddingBackend(model, capacity, pooling_of(header), loaded.memory.device)
 
 
@@ -223,7 +212,9 @@ def create_executor(plan: LoadPlan, loaded: LoadedModel) -> Executor:
         memory.device,
     )
     if layout.ranks > 1:
-        return RankExecutor(model, caches, memory.block_size, memory.device, layout)
+        return RankExecutor(
+            model, caches, memory.block_size, memory.device, loaded.ranks, loaded.adapters
+        )
     size = memory.block_size
     geometry = CacheGeometry(size, plan.max_sequences, -(-loaded.context // size))
     return LocalExecutor(model, caches, geometry, memory.device, loaded.adapters)

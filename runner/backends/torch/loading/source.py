@@ -13,6 +13,7 @@ from pathlib import Path
 from registry.errors import RegistryError
 from registry.formats.gguf import GgufHeader, read_header
 from runner.backends.torch.config import (
+    LOAD_QUANTIZATIONS,
     ConvertError,
     ModelConfig,
     create_model_config,
@@ -43,13 +44,14 @@ class ModelSource:
     weights: StoredWeights
     header: GgufHeader | None = None
 
-    def part(self, layout: RankLayout) -> ModelSource:
-        """What one rank of a layout has of it. Raises ModelLoadFailed for a model that cannot be
-        split so."""
+    def part(self, layout: RankLayout, quantize: str | None = None) -> ModelSource:
+        """What one rank of a layout has of it. quantize: what the maps of layers become. Raises
+        ModelLoadFailed for a model that cannot be split so."""
         if layout.ranks == 1:
             return self
         layout.check(self.config)
-        tensors = SplitSource(self.tensors, self.config, layout)
+        group = 1 if quantize is None else LOAD_QUANTIZATIONS[quantize].columns
+        tensors = SplitSource(self.tensors, self.config, layout, group)
         share = _count(tensors) / max(1, _count(self.tensors))
         weights, placed = self.weights, self.weights.in_place
         own = StoredWeights(

@@ -9,8 +9,11 @@ for each pair. Knows no formats of files.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from math import lcm
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,7 +21,8 @@ import torch
 
 from registry.errors import shown
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.loading.weight_source import Cut, WeightSource
+from runner.backends.torch.loading.rounding import is_rounded
+from runner.backends.torch.loading.weight_source import Cut, MatrixPart, WeightSource
 from runner.backends.torch.parallel.rank_layout import RankLayout
 from runner.errors import ModelLoadFailed
 
@@ -44,6 +48,7 @@ _DIMENSIONS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyTy
     }
 )
 _FP8_BLOCK = 128
+_PIECE_WEIGHTS = 1 << 23  # 16 MiB and more: smaller ones would stay in memory, see MappedFiles
 _SCALES = MappingProxyType({"g_idx": ("scales", 0), "weight_g_idx": ("weight_scale", 1)})
 
 
@@ -63,6 +68,25 @@ class MapSplit:
     outputs: tuple[Section, ...] = ()
     inputs: Section | None = None
 
+    def whole(self, outputs: int, inputs: int) -> tuple[int, int]:
+        """The sizes of the map, of which the rank has outputs and inputs."""
+        if self.inputs is not None:
+            return outputs, self.inputs.size
+        return sum(section.size for section in self.outputs) or outputs, inputs
+
+    def own_outputs(self, values: Tensor) -> Tensor:
+        """Of values of the map's outputs [outputs, ...], the rank's."""
+        if not self.outputs:
+            return values
+        sizes = [section.size for section in self.outputs]
+        parts = zip(self.outputs, values.split(sizes), strict=True)
+        return torch.cat([part[each.own.start : each.own.stop] for each, part in parts])
+
+    def own_inputs(self, values: Tensor) -> Tensor:
+        """Of values of the map's inputs [..., inputs], the rank's."""
+        own = self.inputs
+        return values if own is None else values[..., own.own.start : own.own.stop]
+
 
 WHOLE = MapSplit()
 
@@ -70,10 +94,14 @@ WHOLE = MapSplit()
 class SplitSource(WeightSource):
     """What source has for one rank of a layout."""
 
-    def __init__(self, source: WeightSource, config: ModelConfig, layout: RankLayout) -> None:
-        """Raises ModelLoadFailed for tensors that cannot be split so, with numbers; reads none but
-        the order of columns."""
+    def __init__(
+        self, source: WeightSource, config: ModelConfig, layout: RankLayout, group: int = 1
+    ) -> None:
+        """group: so many weights of a row are quantized together once they are read. Raises
+        ModelLoadFailed for tensors that cannot be split so, with numbers; reads none but the order
+        of columns."""
         self._source = source
+        self._group = group
         self._layout = layout
         self._shape = config.shape
         self._maps = _splits(config, layout)
@@ -127,6 +155,16 @@ class SplitSource(WeightSource):
     def block(self, name: str) -> int:
         return self._source.block(name)
 
+    def part(self, name: str) -> MatrixPart | None:
+        if not self._cuts_of(name):
+            return None
+        pieces = partial(self._pieces, name)
+        own = self.split_of(name.rpartition(".")[0]).inputs
+        if own is None:
+            return MatrixPart(pieces)
+        split = MapSplit(inputs=own)
+        return MatrixPart(pieces, own.own, lambda: split.own_inputs(self._source.read(name)))
+
     def is_own(self, name: str) -> bool:
         """The rank needs this tensor, or nobody does: that is for others to say."""
         layout, shape = self._layout, self._shape
@@ -169,6 +207,8 @@ class SplitSource(WeightSource):
         kind = name.rpartition(".")[2]
         if kind == "weight":
             block = self._source.block(name) if dimension else 1
+            if dimension and is_rounded(name.removesuffix(".weight")):
+                block = lcm(block, self._group)
         else:
             whole_block = kind == "weight_scale_inv" and entries != size
             block = _FP8_BLOCK if whole_block else size // entries
@@ -179,12 +219,23 @@ class SplitSource(WeightSource):
                 raise ModelLoadFailed(
                     f"tensor {shown(name)} has blocks of {block} values, and"
                     f" tensor_parallel={self._layout.tensor} splits {section.size} values into"
-                    f" parts of {len(section.own)}, which are no whole blocks; try a smaller number"
+                    f" parts of {len(section.own)}, which are no whole blocks; try a smaller"
+                    " number, or another quantization"
                 )
             unit = 1 if kind == "weight" else block
             cuts.append(Cut(dimension, edges[0] // unit, -(-edges[1] // unit)))
             first += section.size
         return tuple(cuts)
+
+    def _pieces(self, name: str) -> Iterator[Tensor]:
+        """All of a matrix, in pieces of as many heads each where its rows may be those of heads."""
+        rows, columns = self._source.shape(name)
+        count = -(-rows * columns // _PIECE_WEIGHTS)
+        if count > 1 and name.endswith(("q_proj.weight", "k_proj.weight")):
+            count = self._shape.heads_kv
+        edges = [number * rows // count for number in range(count + 1)]
+        for start, stop in pairwise(edges):
+            yield self._source.read(name, cut=Cut(0, start, stop))
 
     def _own_groups(self, name: str, groups: Tensor, cut: Cut) -> Tensor:
         """The numbers of the columns' groups among those that the rank has."""

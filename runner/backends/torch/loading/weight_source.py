@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,17 @@ class Cut:
         """What is left of a tensor of this shape."""
         at = self.dimension
         return (*whole[:at], self.stop - self.start, *whole[at + 1 :])
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPart:
+    """Which part of a matrix it is that a source gives. pieces: the whole, some rows at a time.
+    columns: which of its columns the part has; None: all of some rows. view: these columns in the
+    file's own pages, where there are some."""
+
+    pieces: Callable[[], Iterator[Tensor]]
+    columns: range | None = None
+    view: Callable[[], Tensor] | None = None
 
 
 class WeightSource(Protocol):
@@ -46,3 +57,7 @@ class WeightSource(Protocol):
     def block(self, name: str) -> int:
         """How many values of a row are packed together."""
         return 1
+
+    def part(self, name: str) -> MatrixPart | None:
+        """What part of a matrix read gives; None: all of it."""
+        return None

@@ -262,8 +262,11 @@ class WeightLoader:
         weights: list[PackedWeight] = []
         outliers, first = [], 0
         for name, outputs in parts:
-            floats = self._floats(f"{name}.weight", (outputs, inputs)).to(self.placement.device)
-            weight, columns = round_map(name, floats, kind)
+            part = self._source.part(f"{name}.weight")
+            view = None if part is None else part.view
+            given = self._floats(f"{name}.weight", (outputs, inputs), view=view)
+            floats = given.to(self.placement.device)
+            weight, columns = round_map(name, floats, kind, part)
             if len(columns):
                 outliers.append(Outliers(first, columns, floats[:, columns].clone()))
             weights.append(weight)
@@ -380,9 +383,16 @@ class WeightLoader:
             return TransposedLinear(turned, bias)
         return DenseLinear(weight, bias)
 
-    def _floats(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
+    def _floats(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        keep: bool = False,
+        view: Callable[[], Tensor] | None = None,
+    ) -> Tensor:
         """As _take. Numbers that stand for others, without what says for which, are refused."""
-        tensor = self._take(name, shape, keep=keep)
+        tensor = self._take(name, shape, keep=keep, view=view)
         if tensor.dtype not in _FLOATS:
             raise ModelLoadFailed(
                 f"tensor {shown(name)} is {tensor.dtype}, expected floats: its quantization's"
@@ -390,11 +400,19 @@ class WeightLoader:
             )
         return tensor
 
-    def _take(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
+    def _take(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        keep: bool = False,
+        view: Callable[[], Tensor] | None = None,
+    ) -> Tensor:
+        """view: gives it in place of the source."""
         self._check_present(name)
         self._check_shape(name, shape)
         self._mark_used(name)
-        return self._source.read(name, keep=keep)
+        return self._source.read(name, keep=keep) if view is None else view()
 
     def _mark_used(self, name: str) -> None:
         self._used.add(name)

@@ -26,6 +26,7 @@ _COLLECTIVE_S = 24 * 3600.0
 # as many bytes as to reduce it for all, in twice as many messages, for which a step of few tokens
 # waits longer; and the most memory is what the largest step takes.
 MIN_ROWS = 32
+_MAX_TEXT = 512  # bytes of what a rank says
 
 
 class Communicator(Protocol):
@@ -50,13 +51,18 @@ class Communicator(Protocol):
     def receive(self, x: Tensor) -> Tensor:
         """x, filled with what the stage before sends."""
 
+    def first_failure(self, own: str | None) -> str | None:
+        """What the first of all ranks says that has failed, if one has; own: what this one says,
+        which has if it is a text."""
+
 
 class DistributedCommunicator(Communicator):
     """By torch.distributed."""
 
-    def __init__(self, layout: RankLayout) -> None:
+    def __init__(self, layout: RankLayout, device: Any) -> None:
         """The default group must be there; all ranks make theirs at the same time."""
         self._layout = layout
+        self._device = device
         groups = [
             dist.new_group(list(layout.stage_ranks(stage))) for stage in range(layout.pipeline)
         ]
@@ -99,6 +105,14 @@ class DistributedCommunicator(Communicator):
     def receive(self, x: Tensor) -> Tensor:
         dist.recv(x, src=self._layout.rank + self._layout.tensor)
         return x
+
+    def first_failure(self, own: str | None) -> str | None:
+        content = (own or "").encode()[:_MAX_TEXT].ljust(_MAX_TEXT, b"\0")
+        text = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self._device)
+        texts = text.new_empty(self._layout.ranks * _MAX_TEXT)
+        dist.all_gather_single(texts, text)
+        found = (bytes(each.tolist()).rstrip(b"\0") for each in texts.cpu().split(_MAX_TEXT))
+        return next((each.decode("utf-8", "replace") for each in found if each), None)
 
     def _scattered_sum(self, x: Tensor) -> Tensor:
         ranks, missing = self._layout.tensor, self._layout.tensor * self._rows - self._tokens
@@ -150,7 +164,7 @@ def join(layout: RankLayout, store_path: str, device: Any) -> Ranks:
         timeout=timedelta(seconds=_COLLECTIVE_S),
         **options,
     )
-    communicator = DistributedCommunicator(layout)
+    communicator = DistributedCommunicator(layout, device)
     dist.barrier()
     return Ranks(layout, communicator)
 

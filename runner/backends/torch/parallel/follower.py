@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from runner import __version__
+from runner.backends.backend import Leader
 from runner.backends.torch.loading.loader import create_executor, load_model
 from runner.backends.torch.loading.memory_plan import device_for
 from runner.backends.torch.loading.source import open_source
@@ -49,14 +50,12 @@ def join(plan: LoadPlan, rank: int, store_path: str) -> Ranks:
         ) from error
 
 
-def follow(
-    plan: LoadPlan, ranks: Ranks, receive: Callable[[], bytes], loaded: Callable[[], None]
-) -> None:
-    """Load this process's part, call loaded, and compute what the first process says until receive
-    raises. Raises ModelLoadFailed, what receive raises and what computing raises."""
+def follow(plan: LoadPlan, ranks: Ranks, leader: Leader, loaded: Callable[[], None]) -> None:
+    """Load this process's part, call loaded, and compute what the first process says until it is
+    gone. Raises ModelLoadFailed, what leader.receive raises and what computing raises."""
     source = open_source(Path(plan.path))
     part = load_model(plan, source, lambda _share: None, ranks)
     with torch.inference_mode():
         executor = create_executor(plan, part)
     loaded()
-    follow_steps(executor, receive)
+    follow_steps(executor, leader)

@@ -38,4 +38,5 @@ def _piece(inputs: StepInputs, start: int, end: int) -> StepInputs:
         (highs - lows)[rows],
         inputs.tables[rows],
         int((rows < inputs.decodes).sum()),
+        adapters=[inputs.adapters[row] for row in rows.tolist()] if inputs.adapters else (),
     )

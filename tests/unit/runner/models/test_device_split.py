@@ -68,11 +68,6 @@ def test_the_named_gpus_are_used_and_no_others() -> None:
         ({"tensor_parallel": 3}, 0, "tensor_parallel=3 does not divide the model's 16 attention"),
         ({"tensor_parallel": 16}, 8, "need 16 GPUs, and PyTorch can use 8 here"),
         ({"tensor_parallel": 16, "pipeline_parallel": 8}, 0, "are 128 processes, at most 64"),
-        (
-            {"tensor_parallel": 2, "quantize": "int8"},
-            0,
-            "quantize=int8 and tensor_parallel=2: a mo",
-        ),
         ({"pipeline_parallel": 29}, 0, "pipeline_parallel=29 is more than the model's 28 layers"),
         ({"tensor_parallel": 2, "devices": (0, 2)}, 2, "devices=0,2, but PyTorch can use 2 GPUs"),
         ({"tensor_parallel": 2, "devices": (1, 1)}, 2, "each of which can be named once"),
@@ -103,7 +98,7 @@ def test_other_backends_and_embedding_models_are_not_split(name: str) -> None:
     assert caught.value.details["param"] == name
     with pytest.raises(InvalidRequest, match="this one computes embeddings"):
         plan(files=ModelFiles("/blob", "torch", embedding=True), **{name: 2})
-    with pytest.raises(InvalidRequest, match="models without adapters; this one has 1"):
-        plan(files=ModelFiles("/blob", "torch", adapters=("/lora",)), **{name: 2})
+    adapted = ModelFiles("/blob", "torch", adapters=("/lora",))
+    assert plan(files=adapted, quantize="int8", **{name: 2}).load_plan.ranks == 2
     with pytest.raises(InvalidRequest, match="main_gpu says which"):
         plan(files=ModelFiles("/blob", "llamacpp"), devices=(0,))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from runner.backends.backend import Followers, HiddenState, ImagePart, Row
 from runner.backends.torch.backend import TorchBackend
 from runner.backends.torch.batch import StepInputs
-from runner.backends.torch.executor import Executor, StepOutputs
+from runner.backends.torch.executor import AdapterSet, Executor, StepOutputs
 from runner.backends.torch.loading import loader
 from runner.backends.torch.loading.loader import LoadedModel
 from runner.backends.torch.loading.memory_plan import TorchMemoryPlan, plan_memory
@@ -27,7 +28,9 @@ from runner.backends.torch.loading.source import open_source
 from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
 from runner.backends.torch.parallel.follower import join
 from runner.backends.torch.parallel.rank_executor import follow
-from runner.types import LoadPlan, SamplingParams
+from runner.errors import ModelLoadFailed
+from runner.types import Adapters, LoadPlan, SamplingParams
+from runner.worker.ranks import FirstProcess, send_message
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.cases import CASES, QUANTIZED
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
@@ -44,11 +47,13 @@ PROCESSES.set_forkserver_preload([__name__])
 
 @dataclass(slots=True)
 class Answers:
-    """logits [tokens, vocabulary] of every output of the steps, and the tokens chosen."""
+    """logits [tokens, vocabulary] of every output of the steps, and the tokens chosen; refusals: of
+    adapters, in their order."""
 
     logits: Tensor
     tokens: list[list[int]]
     states: list[float]
+    refusals: list[str]
 
 
 def plan_of(path: Path, **changes: Any) -> LoadPlan:
@@ -67,17 +72,21 @@ def plan_of(path: Path, **changes: Any) -> LoadPlan:
 @dataclass(frozen=True, slots=True)
 class Case:
     """Prompts of a model, which is loaded by plan. packed: its weights stay quantized, as they do
-    on a GPU."""
+    on a GPU. files: of adapters by their names; adapters: those of each prompt."""
 
     plan: LoadPlan
     prompts: Sequence[Sequence[int]]
     steps: int = 6
     packed: bool = False
+    native: bool = True
+    files: Mapping[str, Path] = field(default_factory=dict)
+    adapters: Sequence[Adapters] = ()
 
     def load(self, ranks: Ranks) -> LoadedModel:
         def planned(*given: Any, **named: Any) -> TorchMemoryPlan:
             found = plan_memory(*given, **named)
             found = replace(found, narrow=False)  # products in float32
+            found = replace(found, native=found.native and self.native)
             return replace(found, packed=True, native=False) if self.packed else found
 
         source = open_source(Path(self.plan.path))
@@ -120,15 +129,15 @@ def _together(case: Case, store: str) -> Answers:
             process.kill()
     if isinstance(found, str):
         raise AssertionError(found)
-    logits, tokens, states = found
-    return Answers(torch.tensor(logits), tokens, states)
+    logits, *rest = found
+    return Answers(torch.tensor(logits), *rest)
 
 
 def _first(case: Case, store: str, followers: list[Connection], result: Connection) -> None:
     try:
         ranks = join(case.plan, 0, store)
         found = _lead(case, ranks, Pipes(ranks, followers))
-        result.send((found.logits.tolist(), found.tokens, found.states))
+        result.send((found.logits.tolist(), found.tokens, found.states, found.refusals))
     except BaseException as error:
         result.send(f"the first rank: {type(error).__name__}: {error}")
         raise
@@ -139,7 +148,7 @@ def _other(case: Case, rank: int, store: str, connection: Connection) -> None:
     with torch.inference_mode():
         executor = loader.create_executor(case.plan, loaded)
     try:
-        follow(executor, connection.recv_bytes)
+        follow(executor, FirstProcess(connection))
     except EOFError:
         return
 
@@ -151,9 +160,11 @@ class Pipes(Followers):
     joined: Ranks
     connections: Sequence[Connection]
 
-    def broadcast(self, message: bytes) -> None:
-        for connection in self.connections:
-            connection.send_bytes(message)
+    def broadcast(self, message: bytes, file: Path | None = None) -> None:
+        with ExitStack() as opened:
+            content = None if file is None else opened.enter_context(file.open("rb")).fileno()
+            for connection in self.connections:
+                send_message(connection, message, content)
 
     def wait_loaded(self) -> None:
         """They are as soon as they compute."""
@@ -167,12 +178,15 @@ class Recording(Executor):
     """Keeps the logits that another executor gives."""
 
     own: Executor
-    adapters: None = None
     logits: list[Tensor] = field(default_factory=list)
 
     @property
     def caches(self) -> Any:  # type: ignore[override]
         return self.own.caches
+
+    @property
+    def adapters(self) -> AdapterSet | None:  # type: ignore[override]
+        return self.own.adapters
 
     def compute(self, inputs: StepInputs, given: Tensor | None = None) -> StepOutputs:
         found = self.own.compute(inputs, given)
@@ -187,24 +201,44 @@ def _lead(case: Case, ranks: Ranks, followers: Followers | None) -> Answers:
         backend = loader.generator(case.plan, loaded, followers)
     assert isinstance(backend, TorchBackend)
     recording = backend._executor = Recording(backend._executor)
+    refusals = _load_adapters(backend, case.files)
     samplers = [backend.create_sampler(GREEDY) for _ in prompts]
+    acting = [*case.adapters, *((),) * len(prompts)]
     # The first prompt in two chunks, the second beside the last of them
     cut = len(prompts[0]) // 2
-    backend.step([Row(0, prompts[0][:cut], 0)])
-    rows = [Row(0, prompts[0][cut:], cut, samplers[0])]
-    rows += [Row(at, prompts[at], 0, samplers[at]) for at in range(1, len(prompts))]
+    backend.step([Row(0, prompts[0][:cut], 0, adapters=acting[0])])
+    rows = [Row(0, prompts[0][cut:], cut, samplers[0], adapters=acting[0])]
+    rows += [
+        Row(at, prompts[at], 0, samplers[at], adapters=acting[at]) for at in range(1, len(prompts))
+    ]
     tokens: list[list[int]] = [[] for _ in prompts]
     lengths = [len(prompt) for prompt in prompts]
     for _ in range(case.steps):
         for one in backend.step(rows):
             tokens[one.sequence].append(one.token)
         rows = [
-            Row(at, [found[-1]], lengths[at] + len(found) - 1, samplers[at])
+            Row(at, [found[-1]], lengths[at] + len(found) - 1, samplers[at], adapters=acting[at])
             for at, found in enumerate(tokens)
         ]
+    backend.release(2)
     backend.trim(0, 5)
     backend.share(0, 3, 3)  # a block that both hold, into which the next row writes
-    return Answers(torch.cat(recording.logits), tokens, _hidden_states(backend))
+    return Answers(torch.cat(recording.logits), tokens, _hidden_states(backend), refusals)
+
+
+def _load_adapters(backend: TorchBackend, files: Mapping[str, Path]) -> list[str]:
+    """All that are not refused, the first of them a second time."""
+    refusals, loaded = [], []
+    for name, file in files.items():
+        try:
+            backend.load_adapter(name, file)
+            loaded.append(name)
+        except ModelLoadFailed as error:
+            refusals.append(error.message)
+    for name in loaded[:1]:
+        backend.unload_adapter(name)
+        backend.load_adapter(name, files[name])
+    return refusals
 
 
 def _hidden_states(backend: TorchBackend) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,12 @@ from hypothesis import strategies as st
 from runner.backends.torch.attention.block_pool import BlockCopy
 from runner.backends.torch.batch import StepInputs
 from runner.backends.torch.loading.source import open_source
-from runner.backends.torch.parallel.messages import decode_step, encode_step
+from runner.backends.torch.parallel.messages import (
+    AdapterLoad,
+    AdapterUnload,
+    decode,
+    encode,
+)
 from runner.backends.torch.parallel.micro_batches import MIN_TOKENS, micro_batches
 from runner.backends.torch.parallel.rank_layout import RankLayout
 from runner.errors import ModelLoadFailed
@@ -122,23 +128,36 @@ def inputs_of(counts: list[int], decodes: int, vectors: bool = False) -> StepInp
         [0, total - 1],
         [1],
         [(1, values), (3, values + 1)] if vectors else (),
+        [(("a" * number, 0.1 * number),) * (number % 3) for number in range(len(counts))],
     )
 
 
 @pytest.mark.parametrize("vectors", [False, True])
 def test_a_step_arrives_as_it_was(vectors: bool) -> None:
     sent = inputs_of([1, 1, 5], 2, vectors)
-    found = decode_step(encode_step(sent))
+    found = decode(encode(sent))
+    assert isinstance(found, StepInputs)
     for name in ("tokens", "positions", "counts", "tables"):
         assert np.array_equal(getattr(found, name), getattr(sent, name))
         assert getattr(found, name).dtype == getattr(sent, name).dtype
-    for name in ("decodes", "copies", "outputs", "states"):
+    for name in ("decodes", "copies", "outputs", "states", "adapters"):
         assert getattr(found, name) == getattr(sent, name)
     assert [start for start, _ in found.vectors] == [start for start, _ in sent.vectors]
     assert all(
         np.array_equal(left, right)
         for (_, left), (_, right) in zip(found.vectors, sent.vectors, strict=True)
     )
+
+
+def test_what_a_step_has_no_adapters_for_is_not_sent() -> None:
+    found = decode(encode(replace(inputs_of([1, 5], 1), adapters=[(), ()])))
+    assert isinstance(found, StepInputs)
+    assert not found.adapters
+
+
+@pytest.mark.parametrize("message", [AdapterLoad("sha256-é"), AdapterUnload("b")])
+def test_adapters_come_and_go_by_their_names(message: AdapterLoad | AdapterUnload) -> None:
+    assert decode(encode(message)) == message
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=12), st.integers(1, 4))
@@ -154,6 +173,7 @@ def test_pieces_are_the_step_in_order(counts: list[int], stages: int) -> None:
         assert all(count == 1 for count in piece.counts[: piece.decodes])
         for row, position, count in zip(piece.tables, piece.positions, piece.counts, strict=True):
             seen += [(int(row[0]), int(position) + at) for at in range(int(count))]
+        assert [len(each) for each in piece.adapters] == [int(t[0]) // 3 % 3 for t in piece.tables]
     assert seen == [
         (3 * row, 7 * row + at) for row, count in enumerate(counts) for at in range(count)
     ]
