@@ -20,7 +20,7 @@ from kernels.native.lora import ACTING, LoraMatrices
 from kernels.native.torch_lora import Acting, TorchLora
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
-from registry.formats.gguf.lora import GAIN, SIDES
+from registry.formats.gguf.lora import EMBEDDING, GAIN, SIDES
 from runner.backends.backend import Row
 from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
@@ -108,11 +108,7 @@ class LoraAdapters:
             if stem in known:
                 _check_shape(stem, pair, known[stem])
                 continue
-            raise ModelLoadFailed(
-                f"the adapter {name} changes {shown(stem)}, which is not a linear"
-                " layer of this model that the backend torch adapts; the backend llamacpp may"
-                " apply it"
-            )
+            raise _unknown_map(name, stem)
         number = next(n for n in range(len(self._numbers) + 1) if n not in self._numbers.values())
         for one in self._maps:
             found = [pairs.get(stem) for stem, _ in one.parts]
@@ -231,6 +227,8 @@ class LoraAdapters:
         alpha = float(alpha) if isinstance(alpha, int | float) else 0.0
         found = {}
         for stem, origin in tensor_origins(model.architecture, read_counts(model), targets).items():
+            if origin.name == EMBEDDING:
+                raise _unknown_map(name, stem.removesuffix(".weight"))
             down, up = (_side(stored, origin, side) for side in SIDES)
             if up.shape[1] != down.shape[0] or not len(down):
                 raise ModelLoadFailed(
@@ -241,6 +239,13 @@ class LoraAdapters:
             gain = _gain(stored, origin, len(up))
             found[stem.removesuffix(".weight")] = LoraPair(down, up * factor, gain)
         return found
+
+
+def _unknown_map(name: str, stem: str) -> ModelLoadFailed:
+    return ModelLoadFailed(
+        f"the adapter {name} changes {shown(stem)}, which is not a linear layer of this model that"
+        " the backend torch adapts; the backend llamacpp may apply it"
+    )
 
 
 def _acting(passes: Sequence[_Pass]) -> Acting:
