@@ -75,8 +75,9 @@ MODELS ?=
 real-models: dev
 	$(PYTHON_BIN)/python -m tests.real.models $(MODELS)
 
-# What hearth makes of the published weights that are on disk, beside llama.cpp, transformers and
-# sentence-transformers: minutes for each model. What cannot be tried is said at the end.
+# What hearth makes of the published weights that are on disk, and of adapters that PEFT trains, beside
+# llama.cpp, transformers, PEFT and sentence-transformers: minutes for each model. What cannot be tried
+# is said at the end.
 real: dev
 	@$(MAKE) .venv-oracle/installed.txt || echo "transformers cannot be installed: its tests are skipped"
 	$(PYTHON_BIN)/pytest tests/real -p no:randomly --timeout 3600 $(PYTEST_ARGS)

@@ -12,7 +12,14 @@ from math import prod
 from modelfile.errors import BuildError
 from registry.formats.gguf import GgufHeader, TensorInfo
 from registry.formats.gguf.architectures import check_weight_type
-from registry.formats.gguf.lora import EMBEDDING, GAIN, SIDES, changes_matrices_only, has_gains
+from registry.formats.gguf.lora import (
+    EMBEDDING,
+    GAIN,
+    HEAD,
+    SIDES,
+    changes_matrices_only,
+    has_gains,
+)
 
 _PLAIN = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
 _EXPONENTS = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}  # all ones: infinite, or NaN
@@ -46,6 +53,8 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
                 " the adapter was converted with"
             )
         return  # its tensors have other names and shapes; the backend compares them when it loads
+    if EMBEDDING in pairs:
+        _check_own_head(base, weights)
     for name, pair in pairs.items():
         _check_pair(name, pair, weights)
 
@@ -112,6 +121,17 @@ def _check_complete(name: str, pair: Mapping[str, TensorInfo]) -> None:
         )
 
 
+def _check_own_head(base: GgufHeader, weights: Mapping[str, TensorInfo]) -> None:
+    """Refuse an adapter of the embedding for a model whose output it is too: llama.cpp would apply
+    it there as well, which ends the process. Encoders have no output."""
+    causal = base.metadata.get(f"{base.architecture}.attention.causal", True)
+    if HEAD not in weights and causal:
+        raise BuildError(
+            f"the adapter changes {EMBEDDING}, and the model uses the same weights for its output;"
+            " train it without the embedding"
+        )
+
+
 def _check_pair(
     name: str, pair: Mapping[str, TensorInfo], weights: Mapping[str, TensorInfo]
 ) -> None:
@@ -125,7 +145,7 @@ def _check_pair(
     wide, high = _matrix(target.dimensions)
     (a_in, a_out), (b_in, b_out) = _matrix(a), _matrix(b)
     if name == EMBEDDING:  # kept the other way round, see llama.cpp's llama-adapter.cpp
-        fits = (wide, high) == (b_out, a_out)
+        fits = (wide, high, a_in) == (b_out, a_out, b_in)
     else:
         fits = (wide, high, a_out) == (a_in, b_out, b_in)
     if a_out > max(wide, high) and name != EMBEDDING:

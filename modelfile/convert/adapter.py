@@ -15,10 +15,12 @@ from typing import Final
 import gguf
 import numpy as np
 
+from modelfile.convert.adapter_config import NAME as CONFIG
+from modelfile.convert.adapter_config import read_adapter_config
 from modelfile.convert.adapter_scaling import MAX_RANK, AdapterScaling, read_scaling
 from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import check_safe
-from modelfile.convert.config import Config, read_config
+from modelfile.convert.config import Config
 from modelfile.convert.conversion import (
     TYPES,
     ConversionResult,
@@ -39,25 +41,26 @@ from modelfile.errors import ConvertError
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader
 from registry.formats.gguf import read_header as read_gguf
-from registry.formats.gguf.lora import GAIN
+from registry.formats.gguf.lora import EMBEDDING, GAIN, HEAD
 from registry.formats.safetensors import TensorEntry, read_header
 
 WEIGHTS: Final = "adapter_model.safetensors"
-CONFIG: Final = "adapter_config.json"
 _NAME: Final = re.compile(
     r"(?:base_model\.model\.)?(.+)\.lora_"
-    r"(?:([AB])(?:\.[\w-]+)?\.weight|(magnitude_vector)(?:\.[\w-]+){0,2})"
+    r"(?:([AB])(?:\.[\w-]+)?\.weight|(embedding_[AB])(?:\.[\w-]+)?"
+    r"|(magnitude_vector)(?:\.[\w-]+){0,2})"
 )
 _MAGNITUDES: Final = "magnitude_vector"
 _READING: Final = "reading the model"
 _INTERLEAVED: Final = "llama"  # the architecture whose queries and keys change places
-_REFUSED: Final = ("fan_in_fan_out", "use_qalora")
+# PEFT saves the weights of an embedding or head whose adapter it saves, which are the model's.
+_COPY: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.base_layer\.weight")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]. module:
-    PEFT's name for it. magnitudes: of DoRA, [rows]."""
+    """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]; for the
+    embedding they change its transpose. module: PEFT's name for it. magnitudes: of DoRA, [rows]."""
 
     target: str
     module: str
@@ -86,7 +89,7 @@ def convert_adapter(
         )
     if type not in (*TYPES, "auto"):
         raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
-    config, model = _read_config(files), read_gguf(base)
+    config, model = read_adapter_config(files), read_gguf(base)
     dora = config.flag("use_dora")
     if model.keeps_checkpoint:
         if dora:
@@ -125,7 +128,11 @@ def _contents(
         heads = _rotary_heads(pair.target, model)
         a, b = _sources(pair, type, heads)
         if pair.magnitudes is None:
-            found += [a, b if factor == 1 else replace(b, factor=np.float32(factor))]
+            looked_up = pair.target == EMBEDDING  # a row of A for each token
+            found += [
+                ComputedWeight(a.name, a.floats().T) if looked_up else a,
+                b if factor == 1 else replace(b, factor=np.float32(factor)),
+            ]
             continue
         update = a.floats(), b.floats() * np.float32(alpha / pair.rank * factor)
         rows = Weight(pair.magnitudes.name, pair.magnitudes.shape, rotary_heads=heads)
@@ -140,15 +147,6 @@ def _contents(
         done += weights[pair.target].size_bytes
         report(_READING, done, sum(sizes))
     return found
-
-
-def _read_config(files: Mapping[str, Path]) -> Config:
-    config = read_config(files, CONFIG)
-    config.one_of("peft_type", "LORA", "LORA")
-    for key in _REFUSED:
-        if config.flag(key):
-            config.refuse(key, "true is not supported")
-    return config
 
 
 def _read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
@@ -167,16 +165,22 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
     sides: dict[str, dict[str, TensorEntry]] = {}
     modules: dict[str, str] = {}
     for name, tensor in tensors.items():
+        if copy := _COPY.fullmatch(name):
+            _check_shape(_target(names, copy[1], model), tensor.shape, model)
+            continue
         match = _NAME.fullmatch(name)
         if match is None:
             raise ConvertError(
-                f"tensor {shown(name)} is not a lora_A or lora_B matrix, nor a magnitude of DoRA;"
+                f"tensor {shown(name)} is neither a side of LoRA nor a magnitude of DoRA;"
                 " only these are supported"
             )
         target = _target(names, match[1], model)
         modules[target] = match[1]
         found = sides.setdefault(target, {})
-        side = match[2] or match[3]
+        side = match[2] or match[3] or match[4]
+        if (target == EMBEDDING) != side.startswith("embedding_") and side != _MAGNITUDES:
+            raise ConvertError(f"{shown(name)} is no side of an adapter for {target}")
+        side = side.removeprefix("embedding_")
         if side in found:
             raise ConvertError(
                 f"{shown(name)} and {shown(found[side].name)} are for the same matrix"
@@ -215,20 +219,32 @@ def _check(pair: Pair, model: GgufHeader) -> None:
             f"{shown(pair.a.name)} is {list(pair.a.shape)} and its other half"
             f" {list(pair.b.shape)}: the ranks differ"
         )
-    known = {tensor.name: tensor.dimensions for tensor in model.tensors}
-    have, wanted = known.get(pair.target), (pair.a.shape[1], pair.b.shape[0])
+    wanted = pair.b.shape[0], pair.a.shape[1]
+    _check_shape(pair.target, wanted[::-1] if pair.target == EMBEDDING else wanted, model)
+
+
+def _check_shape(target: str, wanted: tuple[int, ...], model: GgufHeader) -> None:
+    """Raises ConvertError when the model has no such matrix."""
+    have = {tensor.name: tensor.dimensions for tensor in model.tensors}.get(target)
     if have is None:
-        raise ConvertError(f"the adapter is for another model: this one has no {pair.target}")
-    if have != wanted:
         raise ConvertError(
-            f"the adapter is for another model: {pair.target} is {list(reversed(have))}, the"
-            f" adapter is for {list(reversed(wanted))}"
+            f"the adapter changes {HEAD} alone, and the model shares it with its embedding; this"
+            " is not supported"
+            if target == HEAD
+            else f"the adapter is for another model: this one has no {target}"
+        )
+    if have != wanted[::-1]:
+        raise ConvertError(
+            f"the adapter is for another model: {target} is {list(reversed(have))}, the"
+            f" adapter is for {list(wanted)}"
         )
 
 
 def _check_magnitudes(pair: Pair, config: Config, *, dora: bool) -> None:
     """Raises ConvertError where DoRA's magnitudes are missing, too many or of another length."""
     entry, rows = pair.magnitudes, pair.b.shape[0]
+    if dora and pair.target == EMBEDDING:
+        config.refuse("use_dora", "true is not supported for the embedding")
     if not dora:
         if entry is not None:
             config.refuse("use_dora", f"false, but the adapter has {shown(entry.name)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import gguf
+import numpy as np
 
 from modelfile.convert.architectures import plan_for
 from modelfile.convert.checkpoint import match, read_tensors, without_output
@@ -111,7 +112,7 @@ def _needs_f32(name: str, shape: tuple[int, ...]) -> bool:
 def described(content: TensorSource | ComputedWeight) -> tuple[str, tuple[int, ...], str]:
     """The name, shape and type that a tensor has in the file."""
     if isinstance(content, ComputedWeight):
-        return content.name, (len(content.values),), "F32"
+        return content.name, np.shape(content.values), "F32"
     return content.name, content.weight.target_shape, content.type
 
 

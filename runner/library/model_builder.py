@@ -183,12 +183,11 @@ def _check_torch() -> None:
 
 
 def _base_of(store: Store, digest: Digest) -> str | None:
-    """The repository that adapter_config.json names. Raises ConvertError for another adapter than
-    LoRA."""
-    from modelfile.convert.config import read_config
+    """The repository that adapter_config.json names. Raises ConvertError for an adapter that is not
+    supported."""
+    from modelfile.convert.adapter_config import read_adapter_config
 
-    config = read_config({ADAPTER_CONFIG: store.blob_path(digest)}, ADAPTER_CONFIG)
-    config.one_of("peft_type", "LORA", "LORA")
+    config = read_adapter_config({ADAPTER_CONFIG: store.blob_path(digest)})
     return base_in_config(config.values)
 
 

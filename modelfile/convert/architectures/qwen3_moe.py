@@ -29,7 +29,9 @@ def plan(config: Config) -> ConversionPlan:
     if not config.flag("norm_topk_prob"):
         config.refuse("norm_topk_prob", "false is not supported for this architecture")
     shape = read_decoder_shape(config)
-    experts = read_experts(config, "num_experts", "moe_intermediate_size", None)
+    # transformers 5 saves it as num_local_experts
+    count = "num_local_experts" if "num_local_experts" in config.values else "num_experts"
+    experts = read_experts(config, count, "moe_intermediate_size", None)
     width = MetadataValue("qwen3moe.expert_feed_forward_length", "u32", experts.feed_forward)
 
     def feed(layer: str) -> Iterator[Weight]:

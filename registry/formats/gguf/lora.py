@@ -11,6 +11,7 @@ from registry.formats.gguf.header import GgufHeader
 SIDES: Final = (".lora_a", ".lora_b")
 GAIN: Final = ".lora_gain"
 EMBEDDING: Final = "token_embd.weight"  # looked up, not multiplied
+HEAD: Final = "output.weight"  # missing where it is the embedding
 
 
 def has_gains(adapter: GgufHeader) -> bool:

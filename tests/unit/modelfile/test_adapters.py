@@ -15,7 +15,7 @@ from modelfile.build import build
 from modelfile.description import Description
 from modelfile.errors import BuildError
 from registry.digest import Digest
-from registry.formats.gguf import GgufHeader, read_header
+from registry.formats.gguf import GgufHeader, read_header, types
 from registry.formats.gguf.header import CHECKPOINT
 from registry.manifest import ADAPTER_TYPE
 from registry.names import Name
@@ -47,6 +47,8 @@ EMBEDDING = [
     Tensor("token_embd.weight.lora_a", (8, 4)),
     Tensor("token_embd.weight.lora_b", (8, 64)),
 ]
+HEAD = Tensor("output.weight", (64, 4), 0)
+UNTIED = gguf_file(llama_metadata(), [*all_llama_tensors(), HEAD])
 GAIN = "blk.0.attn_q.weight.lora_gain"
 ADAPTER = gguf_file(KEYS, QUERY)
 
@@ -58,7 +60,7 @@ def header(folder: Path, name: str, content: bytes) -> GgufHeader:
 
 @pytest.fixture
 def base(tmp_path: Path) -> GgufHeader:
-    return header(tmp_path, "base", llama_file())
+    return header(tmp_path, "base", UNTIED)
 
 
 @pytest.fixture
@@ -82,6 +84,18 @@ def test_an_adapter_that_fits_is_taken(
     tmp_path: Path, base: GgufHeader, tensors: list[Tensor]
 ) -> None:
     check_adapter(header(tmp_path, "a", gguf_file(KEYS, tensors)), base)
+
+
+def test_an_adapter_of_an_embedding_that_is_the_output_too_is_refused(tmp_path: Path) -> None:
+    adapter, base = gguf_file(KEYS, [*QUERY, *EMBEDDING]), llama_file()
+    with pytest.raises(BuildError, match=r"changes token_embd\.weight, and the model uses the"):
+        check_adapter(header(tmp_path, "a", adapter), header(tmp_path, "base", base))
+
+
+def test_an_adapter_of_the_embedding_of_an_encoder_is_taken(tmp_path: Path) -> None:
+    metadata = {**llama_metadata(), "llama.attention.causal": Value(types.BOOL, False)}
+    base = header(tmp_path, "base", gguf_file(metadata, all_llama_tensors()))
+    check_adapter(header(tmp_path, "a", gguf_file(KEYS, EMBEDDING)), base)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,11 @@ def test_an_adapter_that_fits_is_taken(
         ),
         ({}, [*KEY, Tensor(GAIN, (64,))], r"no tensor blk\.0\.attn_q\.weight\.lora_a"),
         ({}, [*EMBEDDING, Tensor("token_embd.weight.lora_gain", (64,))], "each output of a linear"),
+        (
+            {},
+            [Tensor("token_embd.weight.lora_a", (7, 4)), EMBEDDING[1]],
+            r"matrices for token_embd.weight are \[7, 4\] and \[8, 64\]",
+        ),
     ],
 )
 def test_an_adapter_of_another_model_is_refused(
@@ -172,7 +191,7 @@ def test_dora_is_refused_where_llama_cpp_computes_without_our_kernels(
     said: str | None,
 ) -> None:
     base, name = Name.parse("base"), Name.parse("dora")
-    list(build(store, Description(base, files={"m": put(store, llama_file())})))
+    list(build(store, Description(base, files={"m": put(store, UNTIED)})))
     list(build(store, Description(base, from_model=base, parameters=parameters)))
     adapter = put(store, gguf_file(KEYS, tensors))
     added = build(store, Description(name, from_model=base, adapters=(adapter,)), reason)

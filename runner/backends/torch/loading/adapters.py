@@ -20,7 +20,7 @@ from kernels.native.lora import ACTING, LoraMatrices
 from kernels.native.torch_lora import Acting, TorchLora
 from registry.errors import RegistryError, shown
 from registry.formats.gguf import GgufHeader, read_header
-from registry.formats.gguf.lora import GAIN, SIDES
+from registry.formats.gguf.lora import EMBEDDING, GAIN, SIDES
 from runner.backends.torch.layers.adapted_linear import ActingAdapters, AdaptedLinear
 from runner.backends.torch.layers.linear import Linear
 from runner.backends.torch.layers.native_linear import native_kernels
@@ -232,9 +232,9 @@ class LoraAdapters:
             model.architecture, read_counts(model), targets
         ).items():
             stem = tensor.removesuffix(".weight")
-            if stem in known:
+            if stem in known and origin.name != EMBEDDING:
                 found[stem] = self._pair(name, stem, stored, origin, alpha, known[stem])
-            elif self._part is None or self._part.is_own(tensor):
+            elif stem in known or self._part is None or self._part.is_own(tensor):
                 raise ModelLoadFailed(
                     f"the adapter {name} changes {shown(stem)}, which is not a linear"
                     " layer of this model that the backend torch adapts; the backend llamacpp may"

@@ -28,7 +28,9 @@ def build(config: ModelConfig, weights: WeightLoader) -> LanguageModel:
     attention_config = builder.attention_config(read_window(values, _WINDOW) if sliding else None)
     biased = values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
-    routing = Routing.read(values, "num_experts", normalize=values.flag("norm_topk_prob"))
+    # transformers 5 saves it as num_local_experts
+    count = "num_local_experts" if "num_local_experts" in values.values else "num_experts"
+    routing = Routing.read(values, count, normalize=values.flag("norm_topk_prob"))
     width = values.integer("moe_intermediate_size", _WIDTH)
     every, plain = values.integer("decoder_sparse_step", 1), plain_layers(values)
 

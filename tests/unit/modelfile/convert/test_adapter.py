@@ -111,6 +111,87 @@ def test_an_adapter_names_the_matrices_that_it_changes(folder: Path, base: Path)
     }
 
 
+def test_a_copy_of_the_weights_beside_the_adapter_of_the_head_is_left_out(
+    folder: Path, base: Path
+) -> None:
+    head = "base_model.model.lm_head"
+    pair = {f"{head}.lora_A.weight": (2, 16), f"{head}.lora_B.weight": (32, 2)}
+    write_adapter(folder, {**pair, f"{head}.base_layer.weight": (32, 16)})
+    convert_adapter(files_in(folder), folder / "lora.gguf", "F32", base, ignore)
+    names = [tensor.name for tensor in read_header(folder / "lora.gguf").tensors]
+    assert names == ["output.weight.lora_a", "output.weight.lora_b"]
+
+
+EMBEDDING = "base_model.model.model.embed_tokens.lora_"
+
+
+def test_an_adapter_of_the_embedding_is_kept_as_rows_that_are_looked_up(
+    folder: Path, base: Path
+) -> None:
+    a, b = weight("", "a", (2, 32)), weight("", "b", (16, 2))
+    sides = {f"{EMBEDDING}embedding_A": a, f"{EMBEDDING}embedding_B": b}
+    write_safetensors(folder / "adapter_model.safetensors", sides, "F32")
+    convert_adapter(files_in(folder), folder / "lora.gguf", "F16", base, ignore)
+    found = {tensor.name: tensor.data for tensor in gguf.GGUFReader(folder / "lora.gguf").tensors}
+    assert np.array_equal(found["token_embd.weight.lora_a"], a.T)
+    assert np.allclose(found["token_embd.weight.lora_b"], b, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config", "message"),
+    [
+        (
+            {f"{EMBEDDING}A.weight": (2, 16), f"{EMBEDDING}B.weight": (32, 2)},
+            {},
+            "embed_tokens.lora_A.weight' is no side of an adapter for token_embd.weight",
+        ),
+        (
+            {f"{LAYER}.lora_embedding_A": (2, 16), f"{LAYER}.lora_embedding_B": (16, 2)},
+            {},
+            "lora_embedding_A' is no side of an adapter for blk.0.attn_q.weight",
+        ),
+        (
+            {f"{EMBEDDING}embedding_A": (2, 30), f"{EMBEDDING}embedding_B": (16, 2)},
+            {},
+            r"token_embd.weight is \[32, 16\], the adapter is for \[30, 16\]",
+        ),
+        (
+            {
+                f"{EMBEDDING}embedding_A": (2, 32),
+                f"{EMBEDDING}embedding_B": (16, 2),
+                f"{EMBEDDING}magnitude_vector": (16,),
+            },
+            {"use_dora": True},
+            "use_dora: true is not supported for the embedding",
+        ),
+    ],
+)
+def test_an_adapter_of_the_embedding_that_cannot_be_kept_is_refused(
+    folder: Path,
+    base: Path,
+    tensors: dict[str, tuple[int, ...]],
+    config: dict[str, Any],
+    message: str,
+) -> None:
+    write_adapter(folder, tensors, **config)
+    refused(folder, base, message)
+
+
+def test_an_adapter_of_a_head_that_is_the_embedding_is_refused(
+    tmp_path: Path, folder: Path
+) -> None:
+    model = tmp_path / "tied"
+    model.mkdir()
+    config = {**CONFIG, "tie_word_embeddings": True}
+    (model / "config.json").write_text(json.dumps(config))
+    tensors = {name: shape for name, shape in shapes(config).items() if name != "lm_head.weight"}
+    (model / "model.safetensors").write_bytes(zeros(tensors))
+    convert(files_in(model), model / "model.gguf", "F16", ignore, no_vocabulary)
+    head = "base_model.model.lm_head"
+    write_adapter(folder, {f"{head}.lora_A.weight": (2, 16), f"{head}.lora_B.weight": (32, 2)})
+    refused(folder, model / "model.gguf", "output.weight alone, and the model shares it with its")
+
+
 def test_an_adapter_with_the_name_of_its_set_is_read_too(folder: Path, base: Path) -> None:
     write_adapter(folder, {k.replace(".weight", ".default.weight"): v for k, v in PAIR.items()})
     assert convert_adapter(files_in(folder), folder / "a", "auto", base, ignore).tensors == 2
@@ -136,7 +217,11 @@ def test_an_adapter_with_the_name_of_its_set_is_read_too(folder: Path, base: Pat
             {f"{LAYER}.lora_A.weight": (2, 16), f"{LAYER}.lora_B.weight": (16, 3)},
             "the ranks differ",
         ),
-        ({**PAIR, f"{LAYER}.bias": (16,)}, "is not a lora_A or lora_B matrix"),
+        ({**PAIR, f"{LAYER}.bias": (16,)}, "is neither a side of LoRA nor a magnitude"),
+        (
+            {**PAIR, "base_model.model.lm_head.base_layer.weight": (40, 16)},
+            r"another model: output.weight is \[32, 16\], the adapter is for \[40, 16\]",
+        ),
         ({**PAIR, f"{LAYER}.lora_A.x.weight": (2, 16)}, "for the same matrix"),
         ({f"{LAYER}.lora_A.weight": (2,), f"{LAYER}.lora_B.weight": (16, 2)}, "expected a matrix"),
         ({}, "no tensors"),
@@ -154,7 +239,7 @@ def test_an_adapter_for_another_model_is_refused(
     [
         ({"peft_type": "IA3"}, "peft_type: 'IA3' is not supported, only LORA"),
         ({"use_dora": True}, "no magnitudes for blk.0.attn_q.weight, which DoRA needs"),
-        ({"use_qalora": True}, "use_qalora: true is not supported"),
+        ({"use_qalora": True}, "use_qalora: 'True' is not supported"),
         ({"lora_alpha": "x"}, "lora_alpha: 'x', expected a number"),
         ({"r": 3}, "r: 3 for 'model.layers.0.self_attn.q_proj', whose matrices have 2"),
     ],

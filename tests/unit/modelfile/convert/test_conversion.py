@@ -15,6 +15,7 @@ from modelfile.convert.metadata import MetadataValue
 from modelfile.errors import ConvertError
 from registry.errors import InvalidSafetensors, StoreFull
 from registry.formats.gguf import read_header
+from tests.conformance.convert.cases import CASES
 from tests.unit.modelfile.convert.checkpoints import (
     CONFIG,
     files_in,
@@ -382,3 +383,10 @@ def test_a_damaged_modules_json_is_refused(tmp_path: Path, text: str) -> None:
     files["modules.json"].write_text(text)
     with pytest.raises(ConvertError, match=r"modules\.json"):
         convert(files, tmp_path / "model.gguf", "F16", ignore, no_vocabulary)
+
+
+@pytest.mark.parametrize("key", ["num_experts", "num_local_experts"])  # of transformers 4 and 5
+def test_both_names_of_the_number_of_experts_are_read(tmp_path: Path, key: str) -> None:
+    config = {name: value for name, value in CASES["qwen3_moe"].items() if name != "num_experts"}
+    write_checkpoint(tmp_path, {**config, key: 4})
+    assert read_header(run(tmp_path)).metadata["qwen3moe.expert_count"] == 4

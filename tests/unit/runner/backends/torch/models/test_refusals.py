@@ -155,3 +155,9 @@ def test_groups_of_unlike_size_are_refused(kind: str, tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(ModelLoadFailed, match="groups of 32 columns each"):
         load(folder)
+
+
+def test_the_number_of_experts_may_have_the_name_that_transformers_5_gives_it(
+    tmp_path: Path,
+) -> None:
+    load(write_checkpoint(tmp_path, "qwen3_moe", num_experts=None, num_local_experts=4))
