@@ -13,7 +13,7 @@ import time
 
 from runner.models import worker_process
 from runner.server.daemon import main
-from tests import fake_worker
+from tests import fake_worker, forked_children
 from tests.attack.loop_times import watch_if_asked
 from tests.daemon_processes import Forker
 
@@ -40,10 +40,12 @@ def run() -> int:
     if "DATE_FILE" in os.environ:
         set_date(os.environ["DATE_FILE"])
     watch_if_asked()
+    forked_children.fork_children()
     return main()
 
 
 if __name__ == "__main__":
+    forked_children.preload()
     gc.freeze()  # children share what is never collected
     forker = Forker(int(sys.argv[1]))
     if forker.run():
