@@ -26,6 +26,8 @@ LONG_FILES = (
     "tests/kernels/test_compile.py",
     "tests/attack/test_budgets.py",
     "tests/attack/test_growth.py",
+    "tests/attack/test_bodies.py",
+    "tests/unit/runner/backends/llamacpp/test_devices.py",
     "tests/integration/test_create_convert.py",
     "tests/integration/test_distill.py",
     "tests/unit/runner/backends/torch/parallel/test_ranks.py",
@@ -37,6 +39,9 @@ LONG_FILES = (
     "tests/integration/test_mcp.py",
     "tests/integration/test_mcp_responses.py",
     "tests/integration/test_cli_chat.py",
+    "tests/unit/runner/backends/llamacpp/test_kernels.py",
+    "tests/unit/runner/backends/llamacpp/vision/test_image_batch.py",
+    "tests/attack/test_hostile_hubs.py",
     "tests/attack/test_model_files.py",
     "tests/integration/test_pull_made.py",
     "tests/integration/test_keys.py",
@@ -47,8 +52,6 @@ LONG_FILES = (
     "tests/attack/test_fairness.py",
     "tests/integration/test_fuzz.py",
     "tests/integration/test_residence.py",
-    "tests/unit/runner/worker/test_process.py",
-    "tests/integration/test_offline.py",
 )
 
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # the developer's own config.toml is not for tests
