@@ -32,15 +32,19 @@ class DaemonProcess:
         env: Mapping[str, str],
         max_files: int | None = None,
         worker: socket.socket | None = None,
+        *,
+        torch: bool = False,
     ) -> None:
         """Start it. max_files: its hard limit of open files; None: our limits. worker: be a worker
-        on this socket instead."""
+        on this socket instead. torch: its workers will need PyTorch, whose import takes 2 s."""
         said, stderr = os.pipe()
         files = (max_files, max_files) if max_files else resource.getrlimit(resource.RLIMIT_NOFILE)
         job = {"env": dict(env), "files": files}
         more = [] if worker is None else [worker.fileno()]
         try:
-            self._status = begin(forker("tests.fake_daemon"), job, stderr, *more)
+            self._status = begin(
+                forker("tests.fake_daemon", *["runner.backends.torch"] * torch), job, stderr, *more
+            )
         finally:
             os.close(stderr)
         self.returncode: int | None = None
@@ -99,13 +103,14 @@ def begin(to: socket.socket, job: Mapping[str, Any], stderr: int, *more: int) ->
 
 
 @functools.cache
-def forker(module: str) -> socket.socket:
-    """The socket of this process's forker that runs that module, which ends with it."""
+def forker(module: str, *preloaded: str) -> socket.socket:
+    """The socket of this process's forker that runs that module, which ends with it. preloaded:
+    further modules that it imports."""
     ours, theirs = socket.socketpair()
     keys = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *preloaded],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={key: os.environ[key] for key in keys if key in os.environ},

@@ -1,5 +1,5 @@
-"""python -m tests.fake_daemon FD: daemons whose workers are those of tests/fake_worker.py, and such
-workers alone, each a child by fork of this process; see tests/daemon_processes.py.
+"""python -m tests.fake_daemon FD [MODULE]: daemons whose workers are those of tests/fake_worker.py,
+and such workers alone, each a child by fork of this process; see tests/daemon_processes.py.
 
 DATE_FILE: a file with the seconds by which the date is off, which a test may change meanwhile.
 """
@@ -45,7 +45,7 @@ def run() -> int:
 
 
 if __name__ == "__main__":
-    forked_children.preload()
+    forked_children.preload(sys.argv[2:])
     gc.freeze()  # children share what is never collected
     forker = Forker(int(sys.argv[1]))
     if forker.run():

@@ -1,6 +1,6 @@
-"""Workers and jobs of a test's daemon by fork: what they import takes 0.3 s of processor time, and
-the daemon of tests/fake_daemon.py has it already. So has it what a daemon makes at its start and
-for its first request.
+"""Workers, ranks and jobs of a test's daemon by fork: what they import takes 0.3 s of processor
+time, with PyTorch 2 s, and the daemon of tests/fake_daemon.py has it already. So has it what a
+daemon makes at its start and for its first request.
 
 They remain children of the daemon, with the streams, sockets, environment, folder and session that
 it gives them. What differs: the command line that the system shows is that of the daemon's parent,
@@ -11,14 +11,17 @@ EXECUTED=1 in a daemon's environment: they are started as ever.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import functools
 import gc
 import importlib
+import itertools
 import logging
 import os
+import resource
 import runpy
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -35,12 +38,13 @@ PRELOADED = (
     *("uvicorn.lifespan.on", "uvicorn.loops.asyncio", "ctypes.util", "pynvml"),
 )
 _BEFORE = (sys.executable, "-I", "-m")
-_execute = asyncio.create_subprocess_exec
+_FORKED = ("tests.fake_worker", "runner.worker.rank", "runner.jobs")
 
 
-def preload() -> None:
-    """Import and make what a daemon and its children need, before there is one."""
-    for name in PRELOADED:
+def preload(more: Sequence[str] = ()) -> None:
+    """Import and make what a daemon and its children need, before there is one. more: modules that
+    are not for all daemons."""
+    for name in (*PRELOADED, *more):
         importlib.import_module(name)
     for route in ROUTES:
         compile_path(route.path)  # re keeps it
@@ -52,23 +56,21 @@ def preload() -> None:
 
 
 def fork_children() -> None:
-    """Let this daemon fork what it would start as `python -I -m MODULE`, unless told otherwise."""
+    """Let this process, and the children that it forks, fork the workers, ranks and jobs that they
+    would start as `python -I -m MODULE`, unless told otherwise."""
     if EXECUTED not in os.environ:
-        asyncio.create_subprocess_exec = _start
+        subprocess.Popen = _Popen  # type: ignore[misc]  # asyncio's as well
 
 
-async def _start(
-    *command: str,
-    env: Mapping[str, str] | None = None,
-    pass_fds: Sequence[int] = (),
-    **options: Any,
-) -> asyncio.subprocess.Process:
-    """See asyncio.create_subprocess_exec."""
-    if command[:3] == _BEFORE:
-        assert env is not None
-        become = functools.partial(_become, command[3:], env, pass_fds)
-        options["preexec_fn"] = become  # it does not return: nothing is executed
-    return await _execute(*command, env=env, pass_fds=pass_fds, **options)
+class _Popen(subprocess.Popen[Any]):
+    """See subprocess.Popen."""
+
+    def __init__(self, args: Any, *more: Any, **options: Any) -> None:
+        if tuple(args[:3]) == _BEFORE and args[3] in _FORKED:
+            kept, env = options.get("pass_fds", ()), options["env"]
+            # it does not return: nothing is executed
+            options["preexec_fn"] = functools.partial(_become, args[3:], env, kept)
+        super().__init__(args, *more, **options)
 
 
 def _become(words: Sequence[str], env: Mapping[str, str], kept: Sequence[int]) -> NoReturn:
@@ -81,13 +83,15 @@ def _become(words: Sequence[str], env: Mapping[str, str], kept: Sequence[int]) -
             if callable(signal.getsignal(number)):
                 default = number == signal.SIGINT
                 signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)  # as Python's start has it
         _close_all_but({0, 1, 2, *kept})
         os.environ.clear()
         os.environ.update(env)
         logging.getLogger().handlers.clear()
-        if sys.platform == "linux":
-            with open("/proc/self/comm", "w") as name:
-                name.write(f"{words[0].rpartition('.')[2]} {' '.join(words[1:])}")
+        # a sandbox may refuse it
+        with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
+            name.write(f"{words[0].rpartition('.')[2]} {' '.join(words[1:])}")
         sys.argv = [*words]
         runpy.run_module(words[0], run_name="__main__")
         code = 0
@@ -102,9 +106,8 @@ def _become(words: Sequence[str], env: Mapping[str, str], kept: Sequence[int]) -
 
 
 def _close_all_but(kept: set[int]) -> None:
-    for name in os.listdir("/dev/fd"):
-        if int(name) not in kept:
-            try:
-                os.close(int(name))
-            except OSError:  # that of the listing
-                continue
+    """Without a look at /dev/fd, which a worker in its sandbox must not list."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    beyond = 1 << 20 if limit == resource.RLIM_INFINITY else limit
+    for first, last in itertools.pairwise((*sorted(kept), beyond)):
+        os.closerange(first + 1, last)

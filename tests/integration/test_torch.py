@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +15,18 @@ import pytest
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from tests.conftest import RunningDaemon
+
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 QUESTIONS = ("What is hearth?", "What is 12 + 7?", "Spell the word fire.")
 GREEDY = {"temperature": 0, "num_predict": 48}
+
+
+@pytest.fixture
+def client(torch_daemon: RunningDaemon) -> Iterator[httpx.Client]:
+    with torch_daemon.client() as http:
+        yield http
 
 
 @pytest.fixture(autouse=True)
