@@ -29,15 +29,17 @@ def client(torch_daemon: RunningDaemon) -> Iterator[httpx.Client]:
         yield http
 
 
-@pytest.fixture(autouse=True)
-def torch_model(client: httpx.Client) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def torch_model(torch_daemon: RunningDaemon) -> None:
+    """Made once: a model that is made again has another worker."""
     body = {
         "model": "glow",
         "from": "ember",
         "parameters": {"backend": "torch", "num_ctx": 512, "num_parallel": 4},
         "stream": False,
     }
-    created = client.post("/api/create", json=body)
+    with torch_daemon.client() as client:
+        created = client.post("/api/create", json=body)
     assert created.status_code == 200, created.text
 
 
