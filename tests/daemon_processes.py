@@ -36,7 +36,8 @@ class DaemonProcess:
         torch: bool = False,
     ) -> None:
         """Start it. max_files: its hard limit of open files; None: our limits. worker: be a worker
-        on this socket instead. torch: its workers will need PyTorch, whose import takes 2 s."""
+        on this socket instead. torch: its workers will need PyTorch, whose import takes 2 s;
+        not for distillation, which sets variables that this import reads."""
         said, stderr = os.pipe()
         files = (max_files, max_files) if max_files else resource.getrlimit(resource.RLIMIT_NOFILE)
         job = {"env": dict(env), "files": files}

@@ -46,7 +46,7 @@ def command(files: tuple[Path, Path], *more: str) -> tuple[str, ...]:
 def test_a_student_is_trained_and_answers(
     start_daemon: StartDaemon, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    daemon = start_daemon(torch=True)
+    daemon = start_daemon()
     env = of_daemon(daemon)
     plot = tmp_path / "loss.svg"
     done = hearth(env, *command(files, "--name", "pupil", "--plot", str(plot)))
@@ -68,7 +68,7 @@ def test_a_student_is_trained_and_answers(
 def test_an_interrupted_training_goes_on_and_ends_as_a_whole_one(
     start_daemon: StartDaemon, files: tuple[Path, Path]
 ) -> None:
-    daemon = start_daemon(torch=True)
+    daemon = start_daemon()
     env = of_daemon(daemon)
     whole = hearth(env, *command(files, "--name", "whole", "--json"))
     assert whole.returncode == 0, whole.stderr
