@@ -28,7 +28,7 @@ IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content w
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How the next token is chosen. The order of the steps and the tie rules are written
-    down once, in runner/engine/sampling.py.
+    down once, in tests/sampling_definition.py.
 
     temperature 0 is greedy: the other filters are skipped, penalties and bias still apply.
     """

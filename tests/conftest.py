@@ -26,6 +26,8 @@ LONG_FILES = (
     "tests/kernels/test_compile.py",
     "tests/attack/test_budgets.py",
     "tests/attack/test_growth.py",
+    "tests/attack/test_bodies.py",
+    "tests/unit/runner/backends/llamacpp/test_devices.py",
     "tests/integration/test_create_convert.py",
     "tests/integration/test_distill.py",
     "tests/unit/runner/backends/torch/parallel/test_ranks.py",
@@ -37,6 +39,9 @@ LONG_FILES = (
     "tests/integration/test_mcp.py",
     "tests/integration/test_mcp_responses.py",
     "tests/integration/test_cli_chat.py",
+    "tests/unit/runner/backends/llamacpp/test_kernels.py",
+    "tests/unit/runner/backends/llamacpp/vision/test_image_batch.py",
+    "tests/attack/test_hostile_hubs.py",
     "tests/attack/test_model_files.py",
     "tests/integration/test_pull_made.py",
     "tests/integration/test_keys.py",
@@ -47,8 +52,6 @@ LONG_FILES = (
     "tests/attack/test_fairness.py",
     "tests/integration/test_fuzz.py",
     "tests/integration/test_residence.py",
-    "tests/unit/runner/worker/test_process.py",
-    "tests/integration/test_offline.py",
 )
 
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # the developer's own config.toml is not for tests
@@ -152,13 +155,14 @@ StartDaemon = Callable[..., RunningDaemon]
 
 
 def daemon_process(
-    home: Path, env: Mapping[str, str], max_files: int | None = None
+    home: Path, env: Mapping[str, str], max_files: int | None = None, *, torch: bool = False
 ) -> DaemonProcess:
-    """A daemon process with an environment of its own. max_files: its hard limit of open files."""
+    """A daemon process with an environment of its own. max_files: its hard limit of open files.
+    torch: its workers will need PyTorch."""
     clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
              if key in os.environ}  # fmt: skip
     clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
-    return DaemonProcess(clean, max_files)
+    return DaemonProcess(clean, max_files, torch=torch)
 
 
 def install_models(home: Path, names: Sequence[str]) -> None:
@@ -175,11 +179,16 @@ def install_models(home: Path, names: Sequence[str]) -> None:
 
 @contextmanager
 def running_daemon(
-    home: Path, names: Sequence[str] = ("echo",), env: Mapping[str, str] | None = None
+    home: Path,
+    names: Sequence[str] = ("echo",),
+    env: Mapping[str, str] | None = None,
+    *,
+    torch: bool = False,
 ) -> Iterator[RunningDaemon]:
-    """A daemon with echo models of these names, stopped afterwards."""
+    """A daemon with echo models of these names, stopped afterwards. torch: its workers will need
+    PyTorch."""
     install_models(home, names)
-    daemon = RunningDaemon(daemon_process(home, env or {}), home)
+    daemon = RunningDaemon(daemon_process(home, env or {}, torch=torch), home)
     try:
         daemon.await_start()
         yield daemon
@@ -198,7 +207,7 @@ def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningD
 @pytest.fixture
 def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons of this test's own: start(names=("echo",), env=..., home=...). max_files: the
-    hard limit of files that the daemon may open."""
+    hard limit of files that the daemon may open. torch: its workers will need PyTorch."""
     open_daemons: list[RunningDaemon] = []
 
     def start(
@@ -206,10 +215,13 @@ def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
         env: Mapping[str, str] | None = None,
         home: Path | None = None,
         max_files: int | None = None,
+        *,
+        torch: bool = False,
     ) -> RunningDaemon:
         place = home or tmp_path / f"home-{len(open_daemons)}"
         install_models(place, names)
-        daemon = RunningDaemon(daemon_process(place, env or {}, max_files), place)
+        process = daemon_process(place, env or {}, max_files, torch=torch)
+        daemon = RunningDaemon(process, place)
         open_daemons.append(daemon)
         daemon.await_start()
         return daemon

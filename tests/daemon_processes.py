@@ -18,8 +18,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
+EXECUTED = "EXECUTED"  # in a daemon's environment: see tests/forked_children.py
 _MAX_JOB_BYTES = 1 << 14
 
 
@@ -31,23 +32,24 @@ class DaemonProcess:
         env: Mapping[str, str],
         max_files: int | None = None,
         worker: socket.socket | None = None,
+        *,
+        torch: bool = False,
     ) -> None:
         """Start it. max_files: its hard limit of open files; None: our limits. worker: be a worker
-        on this socket instead."""
+        on this socket instead. torch: its workers will need PyTorch, whose import takes 2 s;
+        not for distillation, which sets variables that this import reads."""
         said, stderr = os.pipe()
-        ended, status = os.pipe()
         files = (max_files, max_files) if max_files else resource.getrlimit(resource.RLIMIT_NOFILE)
-        job = json.dumps({"env": dict(env), "files": files}).encode()
-        assert len(job) <= _MAX_JOB_BYTES
+        job = {"env": dict(env), "files": files}
+        more = [] if worker is None else [worker.fileno()]
         try:
-            more = [] if worker is None else [worker.fileno()]
-            socket.send_fds(_forker(), [job], [stderr, status, *more])
+            self._status = begin(
+                forker("tests.fake_daemon", *["runner.backends.torch"] * torch), job, stderr, *more
+            )
         finally:
             os.close(stderr)
-            os.close(status)
         self.returncode: int | None = None
         self.stderr = os.fdopen(said, errors="replace")
-        self._status = os.fdopen(ended)
         self.pid = int(self._status.readline())
 
     def poll(self) -> int | None:
@@ -88,14 +90,28 @@ class DaemonProcess:
         return self.returncode
 
 
+def begin(to: socket.socket, job: Mapping[str, Any], stderr: int, *more: int) -> TextIO:
+    """Have a forker start a child with these descriptors. Where its process id comes, and its
+    status, a line each."""
+    text = json.dumps(job).encode()
+    assert len(text) <= _MAX_JOB_BYTES
+    ended, status = os.pipe()
+    try:
+        socket.send_fds(to, [text], [stderr, status, *more])
+    finally:
+        os.close(status)
+    return os.fdopen(ended)
+
+
 @functools.cache
-def _forker() -> socket.socket:
-    """The socket of this process's forker, which ends with it."""
+def forker(module: str, *preloaded: str) -> socket.socket:
+    """The socket of this process's forker that runs that module, which ends with it. preloaded:
+    further modules that it imports."""
     ours, theirs = socket.socketpair()
     keys = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tests.fake_daemon", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *preloaded],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={key: os.environ[key] for key in keys if key in os.environ},
@@ -118,6 +134,7 @@ class Forker:
         self._jobs = socket.socket(fileno=fd)
         self._status: dict[int, int] = {}  # of each child: where its pid and exit status go
         self.worker_fd: int | None = None  # in a child that is to be a worker: its socket
+        self.words: list[str] = []  # in a child that is to be a command: its arguments
 
     def run(self) -> bool:
         """Fork until nobody can ask any more. True: this is a child, its environment is set."""
@@ -133,32 +150,37 @@ class Forker:
                 os.read(ended, 4096)
                 self._reap()
             if self._jobs in ready:
-                job, fds, _, _ = socket.recv_fds(self._jobs, _MAX_JOB_BYTES, 3)
+                job, fds, _, _ = socket.recv_fds(self._jobs, _MAX_JOB_BYTES, 4)
                 if not job:
                     return False
                 if self._fork(json.loads(job), *fds):
                     return True
 
-    def _fork(self, job: Mapping[str, Any], stderr: int, status: int, *worker: int) -> bool:
+    def _fork(self, job: Mapping[str, Any], stderr: int, status: int, *more: int) -> bool:
         pid = os.fork()
         if pid == 0:
-            self._become(job, stderr, *worker)
+            self._become(job, stderr, *more)
             return True
-        for fd in (stderr, *worker):
+        for fd in (stderr, *more):
             os.close(fd)
         self._status[pid] = status
         os.write(status, b"%d\n" % pid)
         return False
 
-    def _become(self, job: Mapping[str, Any], stderr: int, *worker: int) -> None:
+    def _become(self, job: Mapping[str, Any], stderr: int, *more: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(stderr, 2)
         self._jobs.detach()
         first = 3
-        if worker:
-            self.worker_fd = os.dup2(worker[0], first)
+        if "words" in job:
+            self.words = job["words"]
+            for fd, stream in zip(more, (0, 1), strict=True):
+                os.dup2(fd, stream)
+            os.chdir(job["folder"])
+        elif more:
+            self.worker_fd = os.dup2(more[0], first)
             first += 1
         os.closerange(first, max(int(fd) for fd in os.listdir("/dev/fd")) + 1)
         os.environ.clear()

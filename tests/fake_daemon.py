@@ -1,5 +1,5 @@
-"""python -m tests.fake_daemon FD: daemons whose workers are those of tests/fake_worker.py, and such
-workers alone, each a child by fork of this process; see tests/daemon_processes.py.
+"""python -m tests.fake_daemon FD [MODULE]: daemons whose workers are those of tests/fake_worker.py,
+and such workers alone, each a child by fork of this process; see tests/daemon_processes.py.
 
 DATE_FILE: a file with the seconds by which the date is off, which a test may change meanwhile.
 """
@@ -13,7 +13,7 @@ import time
 
 from runner.models import worker_process
 from runner.server.daemon import main
-from tests import fake_worker
+from tests import fake_worker, forked_children
 from tests.attack.loop_times import watch_if_asked
 from tests.daemon_processes import Forker
 
@@ -40,10 +40,12 @@ def run() -> int:
     if "DATE_FILE" in os.environ:
         set_date(os.environ["DATE_FILE"])
     watch_if_asked()
+    forked_children.fork_children()
     return main()
 
 
 if __name__ == "__main__":
+    forked_children.preload(sys.argv[2:])
     gc.freeze()  # children share what is never collected
     forker = Forker(int(sys.argv[1]))
     if forker.run():

@@ -22,9 +22,19 @@ def _chunk(chunk: tuple[bytes, bytes]) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def inflated(size: int) -> bytes:
-    """size zero bytes, compressed to a thousandth."""
-    return zlib.compress(bytes(size), 9)
+def inflated(size_mib: int, *, gzip: bool = False) -> bytes:
+    """So many MiB of zero bytes, compressed to a thousandth: after a full flush each MiB is the
+    same bytes, so that only two of them are compressed."""
+    packer, zeros, crc = zlib.compressobj(9, wbits=31 if gzip else 15), bytes(1 << 20), 0
+    first, again = (packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    size, end = size_mib << 20, b"\x03\0"  # a last block without anything
+    if gzip:
+        for _ in range(size_mib):
+            crc = zlib.crc32(zeros, crc)
+        end += struct.pack("<II", crc, size)
+    else:
+        end += struct.pack(">I", size % 65521 << 16 | 1)  # Adler-32
+    return first + again * (size_mib - 1) + end
 
 
 def moving_gif(frames: int) -> bytes:

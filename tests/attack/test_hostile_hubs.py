@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MODEL_TYPE
+from tests.attack.image_files import inflated
 from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.echo_models import echo_gguf
 from tests.hostile_server import HostileServer, Raw, hostile_server, reply
@@ -59,7 +59,7 @@ def chunked(body: bytes) -> bytes:
 
 
 ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
-BOMB = zlib.compress(bytes(200 << 20), 1, wbits=31)
+BOMB = inflated(200, gzip=True)
 # What any question may be answered with, whether it is for a list, a manifest or a file.
 ANYWHERE: dict[str, Answer] = {
     "nothing": always(b""),

@@ -23,7 +23,7 @@ from tests.vision_files import png, write_vision_model
 pillow: Any = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 MODEL = "seer"
-_ICC = b"icc\0\0" + inflated(200 << 20)
+_ICC = b"icc\0\0" + inflated(200)
 REFUSED = {
     "a header of 65535 x 65535": (png_of(65535, 65535), "pixels"),
     "a side of 200 times the other": (png_of(30_000, 1), "one side"),
@@ -32,7 +32,7 @@ REFUSED = {
         file_of(pillow.new("RGB", (400, 400), "red"), "JPEG")[:-300],
         "cannot be decoded",
     ),
-    "a text of 200 MiB": (png_of(4, 4, (b"zTXt", b"a\0\0" + inflated(200 << 20))), "be decoded"),
+    "a text of 200 MiB": (png_of(4, 4, (b"zTXt", b"a\0\0" + inflated(200))), "be decoded"),
     "TIFF": (b"II*\0" + bytes(100), "not PNG, JPEG"),
     "PostScript": (b"%!PS-Adobe-3.0\n" + bytes(100), "not PNG, JPEG"),
     "Photoshop": (b"8BPS\0\1" + bytes(100), "not PNG, JPEG"),

@@ -76,7 +76,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # stops servers
     folder = given.out / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    known = facts(given)
+    known = dict(facts(given))
     comparisons: list[Comparison] = []
     written = report.write(folder, known, comparisons)
     with tempfile.TemporaryDirectory(prefix="hearth-bench-") as scratch:

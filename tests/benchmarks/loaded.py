@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from runner.backends.backend import LoadedBackend
 from runner.types import LoadPlan
+
+Load = Callable[[LoadPlan, Callable[[float], None]], LoadedBackend]
 
 
 def load(
@@ -13,9 +16,13 @@ def load(
 ) -> LoadedBackend:
     """The model with room for so many sequences. threads: None: as the backend chooses."""
     if backend == "torch":
-        from runner.backends.torch import load as load_model
+        from runner.backends.torch import load as load_torch
+
+        load_model: Load = load_torch
     else:
-        from runner.backends.llamacpp import load as load_model
+        from runner.backends.llamacpp import load as load_llamacpp
+
+        load_model = load_llamacpp
     plan = LoadPlan(
         path=str(model),
         backend=backend,  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ def word_errors(heard: str, said: str) -> int:
 
 def samples(folder: Path, voice: Path | None, given: Sequence[Sequence[str]]) -> Iterator[Sample]:
     """All recordings; the spoken ones are written to folder."""
-    for path, text in given:
-        yield Sample("recorded", Path(path), text)
+    for recording, text in given:
+        yield Sample("recorded", Path(recording), text)
     if shutil.which("espeak-ng"):
         for number, text in enumerate(SENTENCES):
             path = folder / f"espeak-{number}.wav"
@@ -123,7 +123,10 @@ def main() -> int:
         given = list(samples(Path(scratch), options.voice, options.recording))
         with running_daemon(Path(scratch) / "home") as daemon, daemon.client(600) as client:
             create(client, "whisper", *options.folder.iterdir())
-            sides = (lambda one: alone(model, one), lambda one: through_daemon(client, one))
+            sides: tuple[Callable[[Sample], str], ...] = (
+                lambda one: alone(model, one),
+                lambda one: through_daemon(client, one),
+            )
             for side in sides:
                 side(given[0])  # loads
             for number in range(options.rounds):

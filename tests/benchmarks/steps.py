@@ -38,7 +38,9 @@ class NullModel:
         self._logits = torch.zeros(sequences, VOCABULARY)
         self._logits[:, 33] = 1.0
 
-    def forward(self, tokens: Tensor, step: AttentionStep) -> Tensor:
+    def forward(
+        self, tokens: Tensor, step: AttentionStep, vectors: Sequence[tuple[int, Any]] = ()
+    ) -> Tensor:
         """See backend.Model."""
         return self._hidden[: len(tokens)]
 

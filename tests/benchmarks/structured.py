@@ -104,7 +104,8 @@ def _rate(engine: Engine, grammars: Grammars | None, given: argparse.Namespace) 
         sampling = SamplingParams(seed=client)
         request = GenerateRequest(f"{client}", sampling, max_tokens=given.tokens, ignore_eos=True)
         prompt = [1000 + client * 50 + at for at in range(PROMPT_TOKENS)]
-        engine.submit(request, prompt, None, grammars and grammars.matcher(schema))
+        matcher = None if grammars is None else grammars.matcher(schema)
+        engine.submit(request, prompt, None, matcher)
     while engine.scheduler.waiting or engine.scheduler.prefilling:
         engine.step()
     tokens, began_s = 0, time.perf_counter()

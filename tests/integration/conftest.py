@@ -19,6 +19,13 @@ TELLER = TOOL_TEMPLATE.replace(
 
 
 @pytest.fixture(scope="session")
+def torch_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """A daemon whose workers have imported PyTorch already."""
+    with running_daemon(tmp_path_factory.mktemp("torch"), torch=True) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="session")
 def mcp_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     """A daemon with MCP servers. Its model teller says what it is told last: the call that the user
     writes, and then what that has given; tools goes on calling for ever."""

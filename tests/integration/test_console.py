@@ -139,20 +139,21 @@ def test_a_pull_that_fails_says_why_and_can_be_tried_again(
     http.request("DELETE", "/api/delete", json={"model": model})
 
 
-def test_the_memory_of_a_model_is_told_before_it_is_loaded(http: httpx.Client) -> None:
-    given(http.post("/models/unload", json={"model": "echo"}))
-    before = given(http.post("/api/plan", json={"model": "echo"}))
-    assert before["fits"] == "now"
-    assert 0 < before["needed"] < before["free"] <= 3 << 30, "of HEARTH_MEMORY_LIMIT"
-    parts = before["weights"] + before["cache"] + before["compute"]
-    assert before["needed"] == parts - before["gpu"]
-    given(http.post("/api/generate", json={"model": "echo", "prompt": "x", "stream": False}))
-    loaded = given(http.post("/api/plan", json={"model": "echo"}))
-    assert loaded["fits"] == "loaded"
-    assert loaded["free"] < before["free"], "by what the loaded one takes"
-    assert http.post("/api/plan", json={"model": "no-such"}).status_code == 404
-    wrong = http.post("/api/plan", json={"model": "echo", "options": {"num_ctx": "many"}})
-    assert wrong.status_code == 400
+def test_the_memory_of_a_model_is_told_before_it_is_loaded(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env=SETTINGS)  # where nothing is loaded, and nothing ends yet
+    with daemon.client() as http:
+        before = given(http.post("/api/plan", json={"model": "echo"}))
+        assert before["fits"] == "now"
+        assert 0 < before["needed"] < before["free"] <= 3 << 30, "of HEARTH_MEMORY_LIMIT"
+        parts = before["weights"] + before["cache"] + before["compute"]
+        assert before["needed"] == parts - before["gpu"]
+        given(http.post("/api/generate", json={"model": "echo", "prompt": "x", "stream": False}))
+        loaded = given(http.post("/api/plan", json={"model": "echo"}))
+        assert loaded["fits"] == "loaded"
+        assert loaded["free"] < before["free"], "by what the loaded one takes"
+        assert http.post("/api/plan", json={"model": "no-such"}).status_code == 404
+        wrong = http.post("/api/plan", json={"model": "echo", "options": {"num_ctx": "many"}})
+        assert wrong.status_code == 400
 
 
 def test_a_modelfile_is_checked_in_place(http: httpx.Client) -> None:

@@ -15,13 +15,15 @@ from tests.echo_models import echo_gguf
 CONTEXT = 256
 
 
-@pytest.fixture(autouse=True)
-def model(client: httpx.Client) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def model(shared_daemon: RunningDaemon) -> None:
+    """Made once: a model that is made again has another worker."""
     content = echo_gguf(salt="length")
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    assert client.post(f"/api/blobs/{digest}", content=content).status_code in (200, 201)
     body = {"model": "long", "files": {"m.gguf": digest}, "stream": False}
-    assert client.post("/api/create", json=body).status_code == 200
+    with shared_daemon.client() as client:
+        assert client.post(f"/api/blobs/{digest}", content=content).status_code in (200, 201)
+        assert client.post("/api/create", json=body).status_code == 200
 
 
 def talk(**more: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon, daemon_process
 from tests.integration.cli_process import COMMAND, TIMEOUT_S, hearth, of_daemon
 
-CONVERTING = ["runner.jobs", "convert"]
+CONVERTING = "jobs convert"
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def started_job(daemon: RunningDaemon) -> psutil.Process:
     for _ in range(10_000):
         for process in psutil.Process(daemon.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # another one that has just ended
-                if process.cmdline()[-2:] == CONVERTING:
+                if process.name() == CONVERTING:
                     return process
         pause.wait(0.002)
     raise AssertionError("no conversion has begun")

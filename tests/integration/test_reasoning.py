@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conftest import RunningDaemon
 from tests.echo_models import echo_gguf
 
 TURN = "<|im_start|>user\n{{ messages[-1].content }}<|im_end|>\n<|im_start|>assistant\n"
@@ -25,10 +26,12 @@ def create(client: httpx.Client, name: str, template: str) -> None:
     assert client.post("/api/create", json=body).status_code == 200
 
 
-@pytest.fixture(autouse=True)
-def models(client: httpx.Client) -> None:
-    create(client, "thinker", KNOWS_MARKS)
-    create(client, "opener", OPENS_ITSELF)
+@pytest.fixture(scope="module", autouse=True)
+def models(shared_daemon: RunningDaemon) -> None:
+    """Made once: a model that is made again has another worker."""
+    with shared_daemon.client() as client:
+        create(client, "thinker", KNOWS_MARKS)
+        create(client, "opener", OPENS_ITSELF)
 
 
 def asked(model: str, text: str, **more: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.daemon_processes import EXECUTED
 
 DEADLINE_S = 120.0
 PERSONAS: dict[str, dict[str, Any]] = {
@@ -190,7 +191,7 @@ def test_other_ways_to_load_have_workers_of_their_own(
 def test_a_second_model_of_the_same_weights_takes_no_second_memory(
     start_daemon: StartDaemon,
 ) -> None:
-    daemon = start_daemon(names=())
+    daemon = start_daemon(names=(), env={EXECUTED: "1"})
     options = {"temperature": 0, "num_predict": 8}
     with daemon.client() as client:
         body = {"model": "persona", "from": "ember", "system": "You are a cat."}

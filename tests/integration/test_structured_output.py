@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conftest import RunningDaemon
 from tests.echo_models import echo_gguf
 
 THINKS = (
@@ -40,10 +41,12 @@ def create(client: httpx.Client, name: str, template: str | None = None) -> None
     assert client.post("/api/create", json=body).status_code == 200
 
 
-@pytest.fixture(autouse=True)
-def models(client: httpx.Client) -> None:
-    create(client, "plain")
-    create(client, "thinker", THINKS)
+@pytest.fixture(scope="module", autouse=True)
+def models(shared_daemon: RunningDaemon) -> None:
+    """Made once: a model that is made again has another worker."""
+    with shared_daemon.client() as client:
+        create(client, "plain")
+        create(client, "thinker", THINKS)
 
 
 def chat(client: httpx.Client, text: str, model: str = "plain", **more: Any) -> httpx.Response:

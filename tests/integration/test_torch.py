@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -14,21 +15,31 @@ import pytest
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from tests.conftest import RunningDaemon
+
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 QUESTIONS = ("What is hearth?", "What is 12 + 7?", "Spell the word fire.")
 GREEDY = {"temperature": 0, "num_predict": 48}
 
 
-@pytest.fixture(autouse=True)
-def torch_model(client: httpx.Client) -> None:
+@pytest.fixture
+def client(torch_daemon: RunningDaemon) -> Iterator[httpx.Client]:
+    with torch_daemon.client() as http:
+        yield http
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_model(torch_daemon: RunningDaemon) -> None:
+    """Made once: a model that is made again has another worker."""
     body = {
         "model": "glow",
         "from": "ember",
         "parameters": {"backend": "torch", "num_ctx": 512, "num_parallel": 4},
         "stream": False,
     }
-    created = client.post("/api/create", json=body)
+    with torch_daemon.client() as client:
+        created = client.post("/api/create", json=body)
     assert created.status_code == 200, created.text
 
 

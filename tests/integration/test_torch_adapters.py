@@ -20,7 +20,7 @@ TORCH = "PARAMETER backend torch"
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon) -> RunningDaemon:
-    return start_daemon(names=())
+    return start_daemon(names=(), torch=True)
 
 
 def test_an_adapter_gives_the_same_text_on_both_backends(

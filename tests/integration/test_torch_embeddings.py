@@ -36,7 +36,10 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Of a daemon with the encoder as "glow" on torch."""
-    with running_daemon(tmp_path_factory.mktemp("home")) as daemon, daemon.client() as http:
+    with (
+        running_daemon(tmp_path_factory.mktemp("home"), torch=True) as daemon,
+        daemon.client() as http,
+    ):
         body = {
             "model": "glow",
             "files": upload(http, encoder),

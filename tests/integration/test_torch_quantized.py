@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from registry.digest import Digest
 from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
-from tests.conftest import StartDaemon
+from tests.conftest import RunningDaemon, StartDaemon
 from tests.hub_server import hub_environment, hub_server
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_pull_made import pull
@@ -44,6 +44,12 @@ OTHERS = [pytest.param(kind, marks=pytest.mark.slow) for kind in NAMES if kind !
 PROMPT = "warm hearth"
 COUNT = 24
 BYTES = 256  # the tokens that are bytes, by their number; the few others are left out
+
+
+@pytest.fixture
+def client(torch_daemon: RunningDaemon) -> Iterator[httpx.Client]:
+    with torch_daemon.client() as http:
+        yield http
 
 
 def write_checkpoints(folder: Path, kind: str) -> None:
@@ -125,7 +131,7 @@ def test_a_quantized_checkpoint_is_pulled_as_it_is_and_runs_on_torch(
     files = {path.name: path.read_bytes() for path in (tmp_path / "packed").iterdir()}
     with hub_server() as hub:
         hub.add("someone/tiny", files)
-        daemon = start_daemon(env=hub_environment(hub.server.url, tmp_path), names=())
+        daemon = start_daemon(env=hub_environment(hub.server.url, tmp_path), names=(), torch=True)
         lines = pull(daemon, "hf.co/someone/tiny")
         assert lines[-1] == {"status": "success", "model": "hf.co/someone/tiny"}
         with daemon.client() as http:
@@ -143,7 +149,7 @@ def test_a_modelfile_names_the_folder_and_show_tells_what_it_takes(
 ) -> None:
     write_checkpoints(tmp_path, "int8_rows")
     (tmp_path / "Modelfile").write_text("FROM ./packed\nPARAMETER backend torch\n")
-    environment = of_daemon(start_daemon(names=()))
+    environment = of_daemon(start_daemon(names=(), torch=True))
     created = hearth(environment, "create", "mine", cwd=tmp_path)
     assert created.returncode == 0, created.stderr
     shown = hearth(environment, "show", "mine").stdout

@@ -29,7 +29,7 @@ SPLITS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon) -> RunningDaemon:
-    started = start_daemon()
+    started = start_daemon(torch=True)
     with started.client() as client:
         for name, parameters in SPLITS.items():
             create(client, name, parameters)

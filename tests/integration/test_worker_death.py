@@ -14,6 +14,7 @@ import psutil
 
 from runner.models.watchdog import GRACE_S
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.daemon_processes import EXECUTED
 
 CHAT = "/v1/chat/completions"
 SLOW = "<|slow|>" + "x" * 1500
@@ -158,7 +159,7 @@ def test_workers_die_with_a_daemon_that_is_killed(start_daemon: StartDaemon) -> 
 
 
 def test_a_worker_gets_none_of_the_daemons_environment(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(env={"HF_TOKEN": "secret-canary"})
+    daemon = start_daemon(env={"HF_TOKEN": "secret-canary", EXECUTED: "1"})
     with daemon.client() as client:
         client.post(CHAT, json=body("warm"))
     (worker,) = (psutil.Process(pid) for pid in worker_pids(daemon))

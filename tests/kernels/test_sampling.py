@@ -12,9 +12,9 @@ from torch import Tensor
 from kernels.sampling import naive
 from kernels.sampling import triton as kernel
 from kernels.sampling.naive import Draw
-from runner.engine.sampling import distribution
 from runner.types import SamplingParams
 from tests.kernels.tolerances import apart, few, normal
+from tests.sampling_definition import distribution
 
 SETTINGS = (
     SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0),

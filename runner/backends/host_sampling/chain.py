@@ -1,5 +1,5 @@
-"""Which steps of runner/engine/sampling.py a request has, and llama.cpp's native samplers for those
-from typical_p to the draw, over a set of candidates.
+"""Which steps of tests/sampling_definition.py a request has, and llama.cpp's native samplers for
+those from typical_p to the draw, over a set of candidates.
 
 Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
 histories or contexts.

@@ -1,6 +1,6 @@
 """dry of one request: the runs that its history repeats, kept up to date token by token.
 
-The meaning is written in runner/engine/dry.py. llama.cpp's own sampler compares the whole history
+tests/dry_definition.py says what it means. llama.cpp's own sampler compares the whole history
 again for every token and visits every logit: 0.3 ms at 151,936 logits and 4,000 tokens. Here a
 token costs one step for each time it occurs in the window: 0.07 ms. Knows nothing of the other
 penalties.

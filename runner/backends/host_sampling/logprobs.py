@@ -1,4 +1,4 @@
-"""Log-probabilities of the raw logits, as runner/engine/sampling.py defines them."""
+"""Log-probabilities of the raw logits, as tests/sampling_definition.py defines them."""
 
 from __future__ import annotations
 

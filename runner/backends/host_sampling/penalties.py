@@ -1,4 +1,4 @@
-"""What a request's history and bias do to logits: steps 1 to 3 of runner/engine/sampling.py.
+"""What a request's history and bias do to logits: steps 1 to 3 of tests/sampling_definition.py.
 
 Few of the many logits change, so they are changed in place and put back afterwards. Knows
 nothing of the filters that follow.

@@ -1,6 +1,6 @@
 """The sampler of one request: chooses the next token from a row of logits.
 
-The meaning is written in runner/engine/sampling.py. What has to look at the whole vocabulary
+The meaning is written in tests/sampling_definition.py. What has to look at the whole vocabulary
 (bias, penalties, watermark, greedy choice, top_k, a top_p or draw without top_k) is done in NumPy;
 the handful of candidates it leaves goes through llama.cpp's chain. At 151,936 logits and the
 default parameters that takes 50 us a token on one core, where llama_sampler_sample takes 200 to 500

@@ -1,6 +1,6 @@
 """Choosing the tokens of a step from its logits.
 
-The meaning is written in runner/engine/sampling.py. On a GPU the rows whose parameters its kernel
+tests/sampling_definition.py says what it means. On a GPU the rows whose parameters its kernel
 knows are drawn there together, in one go; all others one by one on the host, by the sampler that
 the llamacpp backend has. On a CPU that is as fast. Knows nothing of the cache.
 """

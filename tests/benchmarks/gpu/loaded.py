@@ -43,7 +43,7 @@ class Loaded:
             token = found.token
 
 
-def load(values: Mapping[str, Any], quantization: str, device: str, **plan: int) -> Loaded:
+def load(values: Mapping[str, Any], quantization: str, device: str, **plan: Any) -> Loaded:
     """plan: context_length, pool_tokens, max_sequences and batch_tokens of the LoadPlan."""
     asked = LoadPlan("random", "torch", **plan, gpu_layers=ALL_LAYERS if device == "cuda" else 0)
     source = random_source(values, quantization, device)
@@ -56,5 +56,6 @@ def load(values: Mapping[str, Any], quantization: str, device: str, **plan: int)
     with torch.inference_mode():
         model = build_model(source, place)
         backend = generator(asked, LoadedModel(source.config, memory, model, context))
+    assert isinstance(backend, TorchBackend)
     weights = computed_bytes(source, values)
     return Loaded(backend, weights, memory.block_bytes / memory.block_size)

@@ -5,7 +5,7 @@ Speed depends on shapes and types, not on what the weights say. Nothing is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from modelfile.convert.config import Config
 from runner.backends.torch.config import create_model_config
 from runner.backends.torch.loading.memory_plan import StoredWeights
 from runner.backends.torch.loading.source import ModelSource
-from runner.backends.torch.loading.weight_source import Cut
+from runner.backends.torch.loading.weight_source import Cut, WeightSource
 
 GROUP: Final = 128  # weights of one scale in int4
 _LLAMA: Final[dict[str, Any]] = {
@@ -108,13 +108,13 @@ class Random:
     deviation: float = 0.02
 
 
-class RandomTensors:
-    """See runner.backends.torch.loading.weights.WeightSource; they lie on the device already."""
+class RandomTensors(WeightSource):
+    """They lie on the device already."""
 
     def __init__(self, tensors: Mapping[str, Random], device: str) -> None:
         self._tensors = dict(tensors)
         self._device = device
-        self.names = self._tensors.keys()
+        self.names: Collection[str] = self._tensors.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """See TensorSource."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.backends.backend import Row
+from runner.backends.backend import Row, Tokenizer
+from runner.backends.torch.executor import LocalExecutor
 from runner.engine.engine import Engine
 from runner.types import GenerateRequest, SamplingParams
 from tests.benchmarks.gpu.loaded import Loaded, load
@@ -32,32 +33,30 @@ THEIR_SIDE = Path(__file__).with_name("transformers_side.py")
 _TIMEOUT_S = 1800
 
 
-class Plain:
-    """See runner.backends.backend.Tokenizer: every token is a letter."""
+class Plain(Tokenizer):
+    """Every token is a letter."""
 
-    bos = eos = None
+    bos: int | None = None
+    eos: int | None = None
 
     def __init__(self, vocabulary: int) -> None:
         self.vocabulary = vocabulary
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
-        """See Tokenizer."""
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
         return [ord(letter) % self.vocabulary for letter in text]
 
     def min_tokens(self, text: str) -> int:
-        """See Tokenizer."""
         return 0
 
     def piece(self, token: int) -> bytes:
-        """See Tokenizer."""
         return b"x"
 
     def text(self, token: int) -> str:
-        """See Tokenizer."""
         return "x"
 
     def is_end(self, token: int) -> bool:
-        """See Tokenizer."""
         return False
 
 
@@ -97,7 +96,9 @@ def run(model: Loaded, asked: Sequence[Asked], vocabulary: int) -> float:
             ignore_eos=True,
         )
         engine.submit(request, each.prompt)
-    device = "cuda" if model.backend._executor._batch._device.type == "cuda" else "cpu"
+    executor = model.backend._executor
+    assert isinstance(executor, LocalExecutor)
+    device = "cuda" if executor._batch._device.type == "cuda" else "cpu"
     wait(device)
     start_s = time.perf_counter()
     while engine.busy:

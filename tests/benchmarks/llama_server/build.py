@@ -39,9 +39,25 @@ def build(jobs: int) -> Path:
     sources = source(_CACHE / f"source-{pinned_version()}", _SOURCES)
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     places = [f"-DLLAMA={sources}", f"-DLIBRARIES={libraries}"]
-    configure = ["cmake", *generator, "-S", Path(__file__).parent, "-B", made.parent, *places]
+    configure: list[str | Path] = [
+        "cmake",
+        *generator,
+        "-S",
+        Path(__file__).parent,
+        "-B",
+        made.parent,
+        *places,
+    ]
     subprocess.run(configure, check=True)
-    command = ["cmake", "--build", made.parent, "--parallel", str(jobs), "--target", made.name]
+    command: list[str | Path] = [
+        "cmake",
+        "--build",
+        made.parent,
+        "--parallel",
+        str(jobs),
+        "--target",
+        made.name,
+    ]
     subprocess.run(command, check=True)
     return made
 

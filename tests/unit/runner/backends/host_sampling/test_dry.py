@@ -1,4 +1,4 @@
-"""dry means what runner/engine/dry.py and llama.cpp's own sampler say."""
+"""dry means what tests/dry_definition.py and llama.cpp's own sampler say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from runner.backends.backend import LoadedBackend
 from runner.backends.dry_breakers import find_breakers
 from runner.backends.host_sampling.dry import DryPenalty, create_dry
 from runner.backends.llamacpp.backend import LlamaCppBackend
-from runner.engine.dry import dry_penalties
 from runner.types import SamplingParams
+from tests.dry_definition import dry_penalties
 
 few = st.integers(0, 4)
 breakers = st.dictionaries(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.logprobs import drawn_logprobs, token_logprobs
-from runner.engine import sampling
+from tests import sampling_definition as sampling
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

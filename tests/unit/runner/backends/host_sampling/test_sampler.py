@@ -1,4 +1,4 @@
-"""The sampler means what runner/engine/sampling.py says."""
+"""The sampler means what tests/sampling_definition.py says."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.sampler import HostSampler
-from runner.engine.sampling import adjust, distribution
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
+from tests.sampling_definition import adjust, distribution
 
 VOCABULARY = 3000
 NEVER = 1e-12  # float32 holds less, but nobody will see it drawn

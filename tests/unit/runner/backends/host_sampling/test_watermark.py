@@ -14,9 +14,9 @@ from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.rows import RowSampler
 from runner.backends.host_sampling.sampler import HostSampler
 from runner.backends.host_sampling.watermark import green_tokens
-from runner.engine.sampling import distribution, softmax
 from runner.types import SamplingParams
 from runner.watermark import MARKED_Z, detect, is_green
+from tests.sampling_definition import distribution, softmax
 
 VOCABULARY = 300
 MARKED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, watermark=True, seed=1)

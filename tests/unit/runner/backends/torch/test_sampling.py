@@ -8,8 +8,8 @@ import torch
 
 from runner.backends.backend import BackendError, Row, RowFault
 from runner.backends.torch.sampling import BatchSampler
-from runner.engine import sampling as meaning
 from runner.types import SamplingParams
+from tests import sampling_definition as meaning
 from tests.fake_backend import FakeSampler
 
 VOCABULARY = 300

@@ -20,6 +20,7 @@ from tests.unit.runner.backends.torch.parallel.scenario import (
     write_wide,
 )
 
+SLOW = pytest.mark.slow  # run by make torch-slow
 CLOSE = 1e-5
 TWO, FOUR = {"tensor_parallel": 2}, {"tensor_parallel": 4}
 STAGES, BOTH = {"pipeline_parallel": 2}, {"tensor_parallel": 2, "pipeline_parallel": 2}
@@ -50,8 +51,11 @@ def assert_same(
 @pytest.mark.parametrize(
     "name",
     [
-        *("llama2", "qwen3", "qwen3_moe_mixed", "gemma3_text", "gpt_oss"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "mixtral", "phi3")),
+        *("llama2", "qwen3_moe_mixed", "gpt_oss"),
+        *(
+            pytest.param(name, marks=SLOW)
+            for name in ("qwen2", "qwen3", "mixtral", "phi3", "gemma3_text")
+        ),
     ],
 )
 def test_ranks_compute_what_one_process_does(name: str, tmp_path: Path) -> None:
@@ -59,14 +63,28 @@ def test_ranks_compute_what_one_process_does(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("kind", ["fp8_tensor", "fp8_rows", "int8_rows", "mxfp4"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "fp8_rows",
+        "mxfp4",
+        *(pytest.param(kind, marks=SLOW) for kind in ("fp8_tensor", "int8_rows")),
+    ],
+)
 def test_quantized_weights_are_split(kind: str, packed: bool, tmp_path: Path) -> None:
     path = write_wide(tmp_path / "model", kind)
     assert_same(path, (BOTH,), packed=packed)
 
 
 @pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("kind", ["int4_symmetric", "int4_asymmetric", "gptq", "awq"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "int4_asymmetric",
+        "gptq",
+        *(pytest.param(kind, marks=SLOW) for kind in ("int4_symmetric", "awq")),
+    ],
+)
 def test_groups_of_four_bits_are_split_where_they_end(
     kind: str, packed: bool, tmp_path: Path
 ) -> None:
@@ -74,7 +92,7 @@ def test_groups_of_four_bits_are_split_where_they_end(
     assert_same(path, (TWO,), packed=packed)
 
 
-@pytest.mark.parametrize("name", ["llama3", "gemma2", "qwen3_moe"])
+@pytest.mark.parametrize("name", ["gemma2", "qwen3_moe", pytest.param("llama3", marks=SLOW)])
 def test_model_files_are_split_whatever_their_types(name: str, tmp_path: Path) -> None:
     folder, plain = write_checkpoint(tmp_path / "checkpoint", name), tmp_path / "plain.gguf"
     convert(files_in(folder), plain, "F32", ignore, no_vocabulary)
@@ -90,14 +108,14 @@ def test_files_are_read_into_memory_where_they_are_not_mapped(tmp_path: Path) ->
     assert_same(path, (BOTH,), use_mmap=False)
 
 
-@pytest.mark.parametrize("name", ["llama3", "gpt_oss"])
+@pytest.mark.parametrize("name", ["gpt_oss", pytest.param("llama3", marks=SLOW)])
 def test_a_cache_of_whole_numbers_is_split_by_its_heads(name: str, tmp_path: Path) -> None:
     # A sum in another order may be rounded to the next of 255 numbers.
     path = write_checkpoint(tmp_path / "model", name)
     assert_same(path, ALL, close=1e-2, kv_cache_type="int8")
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3_text"])
+@pytest.mark.parametrize("name", ["gemma3_text", pytest.param("qwen3", marks=SLOW)])
 def test_long_prompts_go_through_the_stages_in_pieces(name: str, tmp_path: Path) -> None:
     config = {"max_position_embeddings": 512}
     path = write_checkpoint(tmp_path / "model", name, **config)

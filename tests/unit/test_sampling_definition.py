@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.sampling import (
+from runner.types import SamplingParams
+from tests.sampling_definition import (
     adjust,
     candidates,
     distribution,
@@ -16,7 +17,6 @@ from runner.engine.sampling import (
     logprobs,
     sample,
 )
-from runner.types import SamplingParams
 
 OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

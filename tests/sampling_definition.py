@@ -12,7 +12,7 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
                  logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
                  logit -= n * frequency_penalty + presence_penalty. With sampled_penalties, n of
                  these two counts all of the output and nothing of the prompt.
- 3. dry          runs of tokens that history repeats are penalised: see runner/engine/dry.py.
+ 3. dry          runs of tokens that history repeats are penalised: see tests/dry_definition.py.
                  dry_multiplier 0: off.
  4. watermark    where it is on: logit += watermark_delta, for the tokens that are green after the
                  last one of history: see runner/watermark.py. samplers does not switch it off.
@@ -67,9 +67,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.engine.dry import dry_penalties
 from runner.types import SamplingParams
 from runner.watermark import is_green
+from tests.dry_definition import dry_penalties
 
 Logits = NDArray[np.float64]  # [vocabulary], or [candidates] inside the filters
 Ids = NDArray[np.int64]  # token ids [candidates], by descending logit
