@@ -17,7 +17,7 @@ VERSION_LABEL: Final = "hearth-version"
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What a node has, and how much of it nobody uses. version: of hearth; empty where the node did
-    not answer."""
+    not answer. is_own: of the daemon that asks, whose models are there already."""
 
     id: str
     address: str
@@ -29,6 +29,7 @@ class NodeFacts:
     memory_bytes: int
     disk_bytes: int
     is_head: bool = False
+    is_own: bool = False
 
     @property
     def name(self) -> str:
@@ -88,7 +89,7 @@ def _places(wanted: Deployment, node: NodeFacts, need: Need) -> tuple[int, str |
             f"has {node.free_cpus:g} of {node.cpus:g} cores{gpus} free, a replica takes"
             f" {wanted.cpus}{takes}"
         )
-    if not (wanted.shared or node.is_head) and node.disk_bytes < need.bundle_bytes:
+    if not (wanted.shared or node.is_own) and node.disk_bytes < need.bundle_bytes:
         has, takes = gib(node.disk_bytes), gib(need.bundle_bytes)
         return 0, f"has {has} of disk free, the model takes {takes}"
     count = min(by_cpu, by_gpu)

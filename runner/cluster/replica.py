@@ -42,8 +42,12 @@ class Replica:
         own, wanted = importlib.metadata.version("hearth"), self._spec.version
         if own != wanted:
             raise Conflict(f"this node has hearth {own}, the head {wanted}: install that here")
+        app = serve.get_replica_context().replica_id.deployment_id.app_name
+        if app != (model := self._spec.deployment.model):
+            raise Conflict(f"the application is named {app}; name it as its model, {model}")
         settings = _settings(self._spec)
-        origin, shared = self._spec.origin, self._spec.deployment.shared or _is_head()
+        origin, node = self._spec.origin, ray.get_runtime_context().get_node_id()
+        shared = self._spec.deployment.shared or origin.node == node
         bundle = await local_bundle(origin, bundle_token(), settings.data_dir, shared)
         asked = AskedModel.of(bundle, {}, settings, adapters=True)
         self._memory = MemoryTracker(settings)
@@ -117,13 +121,6 @@ class Replica:
         if (tending := getattr(self, "_tending", None)) is not None:
             tending.cancel()
             await self._worker.close()
-
-
-def _is_head() -> bool:
-    """Whether the models of the head are on this machine."""
-    own = ray.get_runtime_context().get_node_id()
-    heads = (node for node in ray.nodes() if "node:__internal_head__" in node["Resources"])
-    return any(node["NodeID"] == own for node in heads)
 
 
 def _settings(spec: ReplicaSpec) -> Settings:

@@ -131,11 +131,16 @@ class Machines:
             300.0,
         )
 
+    def status(self, model: str) -> dict[str, Any] | None:
+        """What the daemon knows of a deployment, if it knows one."""
+        with self.client() as client:
+            told = client.get("/api/cluster").json()
+        found: dict[str, Any] | None = told["deployments"].get(model)
+        return found
+
     def replicas(self, model: str) -> list[dict[str, Any]]:
         """What the replicas of a model say."""
-        with self.client() as client:
-            status = client.get("/api/cluster").json()
-        found: list[dict[str, Any]] = status["deployments"].get(model, {}).get("replicas", [])
+        found: list[dict[str, Any]] = (self.status(model) or {}).get("replicas", [])
         return found
 
     def chat(self, model: str, text: str, **more: Any) -> httpx.Response:
