@@ -34,6 +34,13 @@ def build(args: Mapping[str, Any]) -> serve.Application:
     if ray.is_initialized():
         deployed_specs.put(spec)
     options = options_of(spec.deployment)
+    if spec.bundles > 1:
+        share = {"CPU": spec.deployment.cpus // spec.bundles}
+        options["ray_actor_options"] = {"num_cpus": share["CPU"]}
+        options |= {
+            "placement_group_bundles": [share] * spec.bundles,
+            "placement_group_strategy": "PACK",
+        }
     if spec.generation:
         # Serve would start all replicas anew with each change of their number
         options |= {"version": spec.generation, "_internal": True}

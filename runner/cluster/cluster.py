@@ -24,7 +24,7 @@ from runner.cluster.cluster_state import KeptDeployment
 from runner.cluster.cluster_worker import ClusterWorker, ReplicaSource
 from runner.cluster.deployment import LOADED, BundleOrigin, Deployment, ReplicaSpec
 from runner.cluster.environment import ray_environment
-from runner.cluster.fit import Need, NodeFacts, check
+from runner.cluster.fit import NOTHING, Held, Need, NodeFacts, check
 from runner.errors import CapacityError, Conflict, HearthError, InsufficientMemory, InvalidRequest
 from runner.models.bundle_source import BundleSource
 from runner.models.lease import AskedModel
@@ -101,12 +101,13 @@ class Cluster(Placement, ReplicaSource):
         wanted = Deployment.of({**wanted.to_json(), "model": app})
         client = await self._client()
         before = (await self._specs(client)).get(app)
-        await self._check(client, bundle, wanted, before)
+        bundles = await self._check(client, bundle, wanted, before)
         offered = await client.call("offer", digest=str(bundle.digest))
         folder = str(self._settings.models_dir.resolve())
         origin = BundleOrigin(app, str(bundle.digest), folder=folder, **offered)
         given = {name: getattr(self._settings, name) for name in LOADED}
-        spec = ReplicaSpec(wanted, origin, self._version, given, secrets.token_hex(4))
+        generation = secrets.token_hex(4)
+        spec = ReplicaSpec(wanted, origin, self._version, given, generation, bundles)
         return await self._deploy(client, spec)
 
     async def _check(
@@ -115,12 +116,13 @@ class Cluster(Placement, ReplicaSource):
         bundle: Bundle,
         wanted: Deployment,
         before: Mapping[str, Any] | None,
-    ) -> None:
+    ) -> int:
+        """See fit.check."""
         nodes = [NodeFacts(**facts) for facts in await client.call("nodes")]
-        held = 0
+        held = NOTHING
         if before is not None and before["deployment"]["cpus"] == wanted.cpus:
-            held = before["deployment"]["min_replicas"]
-        check(wanted, nodes, self._version, self._need(bundle, wanted), held)
+            held = Held(before["deployment"]["min_replicas"], ReplicaSpec.of(before).bundles)
+        return check(wanted, nodes, self._version, self._need(bundle, wanted), held)
 
     async def _deploy(self, client: BridgeClient, spec: ReplicaSpec) -> dict[str, Any]:
         app, wire = spec.deployment.model, spec.to_json()
@@ -143,7 +145,8 @@ class Cluster(Placement, ReplicaSource):
 
         extra = [*bundle.adapters, *(each for each in (bundle.draft, bundle.projector) if each)]
         size = bundle.model_size_bytes + sum(each.size_bytes for each in extra)
-        return Need(size, refusal if not wanted.gpus else lambda _: None)
+        ranks = asked.request.ranks
+        return Need(size, refusal if not wanted.gpus else lambda _: None, ranks)
 
     async def scale(self, model: str, least: int, most: int) -> dict[str, Any]:
         """Change the replicas of a deployment; those that stay go on. Raises Conflict without one,

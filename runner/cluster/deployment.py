@@ -108,6 +108,7 @@ class BundleOrigin:
 class ReplicaSpec:
     """All that a replica is made of. settings: of the daemon that has deployed it, which decide how
     models are loaded. generation: that replicas have in common; a change of their number keeps it.
+    bundles: of the placement group of a replica; more than 1: one for each process of its model.
     """
 
     deployment: Deployment
@@ -115,6 +116,7 @@ class ReplicaSpec:
     version: str  # of hearth
     settings: Mapping[str, Any] = field(default_factory=dict)
     generation: str = ""
+    bundles: int = 1
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ReplicaSpec:
@@ -125,6 +127,7 @@ class ReplicaSpec:
             str(given["version"]),
             dict(given.get("settings") or {}),
             str(given.get("generation") or ""),
+            int(given.get("bundles") or 1),
         )
 
     def to_json(self) -> dict[str, Any]:

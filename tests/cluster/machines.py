@@ -180,6 +180,14 @@ class Stream:
         return self
 
     def _read(self) -> None:
+        try:
+            self._ask()
+        except httpx.TransportError as error:
+            self.error = {"code": "connection_lost", "message": str(error)}
+        self.ended_s = time.monotonic()
+        self.first.set()
+
+    def _ask(self) -> None:
         message = {"role": "user", "content": self.prompt}
         body = {"model": self.model, "messages": [message], "stream": True,
                 "max_tokens": self.max_tokens, "ignore_eos": True, "seed": 1}  # fmt: skip
@@ -196,8 +204,6 @@ class Stream:
                     self.text += choice["delta"].get("content") or ""
                     if self.text:
                         self.first.set()
-        self.ended_s = time.monotonic()
-        self.first.set()
 
     def _events(self, answer: httpx.Response) -> Iterator[dict[str, Any]]:
         if answer.status_code != 200:
