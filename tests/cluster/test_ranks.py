@@ -68,13 +68,16 @@ def test_the_processes_listen_on_the_address_of_their_node_only(
     assert all(address.ip.startswith("127.") for address in listening), listening
 
 
-def test_a_killed_process_on_another_node_ends_the_requests_and_all_start_again(
-    machines: Machines, split: dict[str, Any]
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.usefixtures("split")
+def test_a_lost_process_on_another_node_ends_the_requests_and_all_start_again(
+    machines: Machines, what: signal.Signals
 ) -> None:
+    before = replica(machines)
+    (other,) = before["ranks"]
     stream = Stream(machines, "split", "tell a story", 450).start()
     assert stream.first.wait(60)
-    (other,) = split["ranks"]
-    at_s = send([other["pid"]], signal.SIGKILL)
+    at_s = send([other["pid"]], what)
     stream.join()
     assert stream.error is not None
     assert stream.ended_s is not None
@@ -88,7 +91,8 @@ def test_a_killed_process_on_another_node_ends_the_requests_and_all_start_again(
     assert answer.json()["choices"][0]["message"]["content"]
     (another,) = replica(machines)["ranks"]
     assert another["pid"] != other["pid"]
-    assert not psutil.pid_exists(split["worker"])
+    assert not psutil.pid_exists(before["worker"])
+    wait_for(lambda: not psutil.pid_exists(other["pid"]), "the lost process has ended")
 
 
 def test_a_model_that_no_nodes_hold_together_is_refused_with_the_numbers(
