@@ -261,9 +261,11 @@ class Cluster(Placement, ReplicaSource):
             self._keep_task(self._end_undeployed(self._bridge, app))
 
     async def _end_undeployed(self, client: BridgeClient, app: str) -> None:
-        """Its last replica has gone: end it here if another daemon has undeployed it."""
+        """Its last replica has gone: end it here if another daemon has undeployed it, but not where
+        a new head is about to be told of it."""
         with contextlib.suppress(HearthError):
-            if app not in await self._specs(client):
+            known = await self._specs(client)
+            if app not in known and app not in cluster_state.read_deployments(self._state):
                 self._end(app)
 
     def _on_lost(self) -> None:
