@@ -1,16 +1,23 @@
-"""The application of Ray Serve for one model: what the bridge runs, and `serve build` and KubeRay
-by the import path runner.cluster.app:build."""
+"""The application of Ray Serve for one model: what the bridge runs, and a config of Serve, such as
+KubeRay's, by the import path runner.cluster.app:build."""
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import ray
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
 
-from runner.cluster.deployment import Deployment, ReplicaSpec
+from registry.names import Name
+from registry.store import Store
+from runner.cluster import deployed_specs
+from runner.cluster.deployment import BundleOrigin, Deployment, ReplicaSpec
 from runner.cluster.replica import Replica
+from runner.settings import load
 
 DEPLOYMENT = "replica"  # of each application
 MAX_CALLS = 100_000  # the ingress bounds what is in flight
@@ -19,9 +26,40 @@ LOOK_BACK_S = 10.0
 
 
 def build(args: Mapping[str, Any]) -> serve.Application:
-    """args: a ReplicaSpec as JSON values. Raises InvalidRequest."""
-    spec = ReplicaSpec.of(args)
-    return serve.deployment(Replica).options(**options_of(spec.deployment)).bind(spec.to_json())
+    """args: a ReplicaSpec as JSON values, or a model of a cluster.yaml, with the folder of the
+    models, which each node must see: the one of this node's settings by default. On a cluster, its
+    daemons learn of the deployment. Raises InvalidRequest, and RegistryError for a model that the
+    folder lacks."""
+    spec = ReplicaSpec.of(args) if "origin" in args else shared_spec(args)
+    if ray.is_initialized():
+        deployed_specs.put(spec)
+    options = options_of(spec.deployment)
+    if spec.bundles > 1:
+        share = {"CPU": spec.deployment.cpus // spec.bundles}
+        options["ray_actor_options"] = {"num_cpus": share["CPU"]}
+        options |= {
+            "placement_group_bundles": [share] * spec.bundles,
+            "placement_group_strategy": "PACK",
+        }
+    if spec.generation:
+        # Serve would start all replicas anew with each change of their number
+        options |= {"version": spec.generation, "_internal": True}
+    return serve.deployment(Replica).options(**options).bind(spec.to_json())
+
+
+def shared_spec(args: Mapping[str, Any]) -> ReplicaSpec:
+    """The spec of a model by its name in a folder of models. Raises as build."""
+    values = dict(args)
+    folder = Path(values.pop("folder", None) or load().models_dir)
+    wanted = Deployment.of({**values, "shared": True})
+    stored = Store.open(folder, read_only=True).get(Name.parse(wanted.model))
+    name = stored.name.short
+    origin = BundleOrigin(name, str(stored.digest), "", str(folder))
+    return ReplicaSpec(
+        Deployment.of({**wanted.to_json(), "model": name}),
+        origin,
+        importlib.metadata.version("hearth"),
+    )
 
 
 def options_of(wanted: Deployment) -> dict[str, Any]:

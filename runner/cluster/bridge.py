@@ -11,7 +11,8 @@ Control, from the daemon: an id in each, which the answer has.
     specs                       those of all deployments, by application
     describe   app              what one replica says; starts the first where there is none
     status                      what Serve and all replicas say
-    offer      digest           serve this model to nodes; answered with the server's address
+    offer      digest           serve this model to nodes; answered with where that is
+    cluster                     what this cluster has unlike any other one
 To the daemon:
     reply      id, result
     error      id, error

@@ -1,7 +1,8 @@
 """The cluster as the daemon sees it: what is deployed, by which bridge it is reached.
 
 Deployments are Ray's to keep, so that several daemons can be ingresses; what was deployed from here
-is kept here as well, and deployed again when a new head knows nothing of it. Knows no Ray.
+is kept here as well, and deployed again when a new head knows nothing of it. What another daemon
+has changed or ended meanwhile is taken over. Knows no Ray.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from registry.bundle import Bundle
 from runner.cluster import cluster_state
 from runner.cluster.bridge_client import BridgeClient
+from runner.cluster.cluster_state import KeptDeployment
 from runner.cluster.cluster_worker import ClusterWorker, ReplicaSource
 from runner.cluster.deployment import LOADED, BundleOrigin, Deployment, ReplicaSpec
 from runner.cluster.environment import ray_environment
-from runner.cluster.fit import Need, NodeFacts, check
+from runner.cluster.fit import NOTHING, Held, Need, NodeFacts, check
 from runner.errors import CapacityError, Conflict, HearthError, InsufficientMemory, InvalidRequest
 from runner.models.bundle_source import BundleSource
 from runner.models.lease import AskedModel
@@ -51,6 +55,7 @@ class Cluster(Placement, ReplicaSource):
         self._ready: dict[str, frozenset[str]] = {}
         self._workers: defaultdict[str, set[ClusterWorker]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._id = ""  # of the cluster
         self._closed = False
 
     @property
@@ -60,7 +65,7 @@ class Cluster(Placement, ReplicaSource):
     async def place(self, asked: AskedModel) -> Placed | None:
         client = await self._client()
         app = asked.bundle.name.short
-        spec = (await client.call("specs")).get(app)
+        spec = (await self._specs(client)).get(app)
         if spec is None:
             return None
         if spec["origin"]["digest"] != asked.digest:
@@ -95,21 +100,37 @@ class Cluster(Placement, ReplicaSource):
         app = bundle.name.short
         wanted = Deployment.of({**wanted.to_json(), "model": app})
         client = await self._client()
-        before = (await client.call("specs")).get(app)
-        nodes = [NodeFacts(**facts) for facts in await client.call("nodes")]
-        held = 0
-        if before is not None and before["deployment"]["cpus"] == wanted.cpus:
-            held = before["deployment"]["min_replicas"]
-        need = self._need(bundle, wanted)
-        check(wanted, nodes, self._version, need, held)
-        url = await client.call("offer", digest=str(bundle.digest))
+        before = (await self._specs(client)).get(app)
+        bundles = await self._check(client, bundle, wanted, before)
+        offered = await client.call("offer", digest=str(bundle.digest))
         folder = str(self._settings.models_dir.resolve())
-        origin = BundleOrigin(app, str(bundle.digest), url, folder)
+        origin = BundleOrigin(app, str(bundle.digest), folder=folder, **offered)
         given = {name: getattr(self._settings, name) for name in LOADED}
-        spec = ReplicaSpec(wanted, origin, self._version, given).to_json()
-        await client.call("deploy", spec=spec)
-        self._keep({**cluster_state.read_deployments(self._state), app: spec})
-        return {"model": app, "digest": origin.digest, "replicas": wanted.min_replicas}
+        generation = secrets.token_hex(4)
+        spec = ReplicaSpec(wanted, origin, self._version, given, generation, bundles)
+        return await self._deploy(client, spec)
+
+    async def _check(
+        self,
+        client: BridgeClient,
+        bundle: Bundle,
+        wanted: Deployment,
+        before: Mapping[str, Any] | None,
+    ) -> int:
+        """See fit.check."""
+        nodes = [NodeFacts(**facts) for facts in await client.call("nodes")]
+        held = NOTHING
+        if before is not None and before["deployment"]["cpus"] == wanted.cpus:
+            held = Held(before["deployment"]["min_replicas"], ReplicaSpec.of(before).bundles)
+        return check(wanted, nodes, self._version, self._need(bundle, wanted), held)
+
+    async def _deploy(self, client: BridgeClient, spec: ReplicaSpec) -> dict[str, Any]:
+        app, wire = spec.deployment.model, spec.to_json()
+        await client.call("deploy", spec=wire)
+        kept = cluster_state.read_deployments(self._state)
+        self._keep({**kept, app: KeptDeployment(wire, self._id)})
+        least = spec.deployment.min_replicas
+        return {"model": app, "digest": spec.origin.digest, "replicas": least}
 
     def _need(self, bundle: Bundle, wanted: Deployment) -> Need:
         settings = self._settings
@@ -124,20 +145,32 @@ class Cluster(Placement, ReplicaSource):
 
         extra = [*bundle.adapters, *(each for each in (bundle.draft, bundle.projector) if each)]
         size = bundle.model_size_bytes + sum(each.size_bytes for each in extra)
-        return Need(size, refusal if not wanted.gpus else lambda _: None)
+        ranks = asked.request.ranks
+        return Need(size, refusal if not wanted.gpus else lambda _: None, ranks)
 
     async def scale(self, model: str, least: int, most: int) -> dict[str, Any]:
-        """Change the replicas of a deployment. Raises Conflict without one."""
-        spec = await self._spec(model)
-        deployment = {**spec["deployment"], "min_replicas": least, "max_replicas": most}
-        return await self.deploy(Deployment.of(deployment))
+        """Change the replicas of a deployment; those that stay go on. Raises Conflict without one,
+        and as deploy."""
+        before = await self._spec(model)
+        counts = {"min_replicas": least, "max_replicas": most}
+        wanted = Deployment.of({**before["deployment"], **counts})
+        bundle = await asyncio.to_thread(
+            lambda: self._library.read(self._library.find(wanted.model))
+        )
+        client = await self._client()
+        await self._check(client, bundle, wanted, before)
+        return await self._deploy(client, replace(ReplicaSpec.of(before), deployment=wanted))
 
     async def undeploy(self, model: str) -> None:
         """End a deployment; what is in flight ends with an error. Raises Conflict without one."""
         app = (await self._spec(model))["deployment"]["model"]
         await (await self._client()).call("undeploy", app=app)
         kept = cluster_state.read_deployments(self._state)
-        self._keep({name: spec for name, spec in kept.items() if name != app})
+        self._keep({name: each for name, each in kept.items() if name != app})
+        self._end(app)
+
+    def _end(self, app: str) -> None:
+        """It is not deployed any more."""
         for worker in list(self._workers.pop(app, ())):
             worker.end(CapacityError(f"{app} was undeployed during the request"))
         self._ready.pop(app, None)
@@ -157,7 +190,7 @@ class Cluster(Placement, ReplicaSource):
             await self._bridge.close()
 
     async def _spec(self, model: str) -> Mapping[str, Any]:
-        specs = await (await self._client()).call("specs")
+        specs = await self._specs(await self._client())
         app = model if model in specs else self._library.find(model).name.short
         if app not in specs:
             told = ", ".join(specs) or "nothing is"
@@ -172,6 +205,7 @@ class Cluster(Placement, ReplicaSource):
                 if self._bridge is not None:
                     await self._bridge.close()
                 self._bridge = await self._start()
+                self._id = await self._bridge.call("cluster")
                 await self._deploy_again(self._bridge)
                 self._keep_task(self._watch_all(self._bridge))
             return self._bridge
@@ -195,19 +229,27 @@ class Cluster(Placement, ReplicaSource):
             with contextlib.suppress(HearthError):
                 await client.call("describe", app=app)
 
-    async def _deploy_again(self, client: BridgeClient) -> None:
+    async def _specs(self, client: BridgeClient) -> Mapping[str, Any]:
+        """All deployments. What is kept here becomes what other daemons have made of it."""
+        known: Mapping[str, Any] = await client.call("specs")
         kept = cluster_state.read_deployments(self._state)
-        known = await client.call("specs")
-        for app, spec in kept.items():
+        if (now := cluster_state.merged(kept, known, self._id)) != kept:
+            self._keep(now)
+        return known
+
+    async def _deploy_again(self, client: BridgeClient) -> None:
+        """Deploy what a new head does not know."""
+        known = await self._specs(client)
+        for app, kept in cluster_state.read_deployments(self._state).items():
             if app not in known:
                 log.warning("the cluster does not know %s: it is deployed again", app)
-                self._keep_task(self._deploy_kept(client, spec))
+                self._keep_task(self._deploy_kept(client, kept.spec))
 
     async def _deploy_kept(self, client: BridgeClient, spec: dict[str, Any]) -> None:
         try:
-            url = await client.call("offer", digest=spec["origin"]["digest"])
-            spec = {**spec, "origin": {**spec["origin"], "url": url}}
-            await client.call("deploy", spec=spec)
+            offered = await client.call("offer", digest=spec["origin"]["digest"])
+            spec = {**spec, "origin": {**spec["origin"], **offered}}
+            await self._deploy(client, ReplicaSpec.of(spec))
         except HearthError as error:
             log.error("%s", error.message)
 
@@ -215,6 +257,16 @@ class Cluster(Placement, ReplicaSource):
         self._ready[app] = replicas
         for worker in list(self._workers.get(app, ())):
             worker.on_replicas(replicas)
+        if self._bridge is not None and not replicas and self._workers.get(app):
+            self._keep_task(self._end_undeployed(self._bridge, app))
+
+    async def _end_undeployed(self, client: BridgeClient, app: str) -> None:
+        """Its last replica has gone: end it here if another daemon has undeployed it, but not where
+        a new head is about to be told of it."""
+        with contextlib.suppress(HearthError):
+            known = await self._specs(client)
+            if app not in known and app not in cluster_state.read_deployments(self._state):
+                self._end(app)
 
     def _on_lost(self) -> None:
         """The bridge has ended, and with it all sessions."""
@@ -236,9 +288,9 @@ class Cluster(Placement, ReplicaSource):
                 continue
             return
 
-    def _keep(self, specs: Mapping[str, Any]) -> None:
+    def _keep(self, kept: Mapping[str, KeptDeployment]) -> None:
         try:
-            cluster_state.write_deployments(self._state, specs)
+            cluster_state.write_deployments(self._state, kept)
         except OSError as error:
             log.error("the deployments could not be kept: %s", error.strerror)
 

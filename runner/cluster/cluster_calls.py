@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
-import json
 import os
 import shutil
 import socket
@@ -17,16 +16,11 @@ import ray
 import uvicorn
 from ray import serve
 from ray._private.state import available_resources_per_node
-from ray.experimental.internal_kv import (
-    _internal_kv_del,
-    _internal_kv_get,
-    _internal_kv_list,
-    _internal_kv_put,
-)
+from ray.serve.schema import ApplicationStatus
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from registry.store import Store
-from runner.cluster import membership
+from runner.cluster import deployed_specs, membership
 from runner.cluster.app import DEPLOYMENT, build
 from runner.cluster.bundle_server import BundleServer
 from runner.cluster.deployment import ReplicaSpec
@@ -39,7 +33,6 @@ from runner.settings import load
 DESCRIBE_S: Final = 300.0  # the first replica may have to fetch and load its model
 STATUS_S: Final = 5.0
 PROBE_S: Final = 60.0  # Ray may have to start a process
-_SPACE: Final = b"hearth"  # of Ray's store of keys, in which the specs are
 
 
 class ClusterCalls:
@@ -105,6 +98,7 @@ class ClusterCalls:
             "describe": self.describe,
             "status": self.status,
             "offer": self.offer,
+            "cluster": self.cluster,
         }
         return await known[op](**values)
 
@@ -120,17 +114,20 @@ class ClusterCalls:
         nodes = await asyncio.to_thread(ray.nodes)
         return [_facts(node, free.get(node["NodeID"], {})) for node in nodes if node["Alive"]]
 
-    async def offer(self, digest: str) -> str:
-        """Serve a model to the nodes; the address of the server."""
+    async def offer(self, digest: str) -> dict[str, str]:
+        """Serve a model to the nodes; the address of the server, and this node's id."""
         await asyncio.to_thread(self._bundles.offer, digest)
-        return self._url
+        return {"url": self._url, "node": ray.get_runtime_context().get_node_id()}
+
+    async def cluster(self) -> str:
+        """See deployed_specs.cluster_id."""
+        return await asyncio.to_thread(deployed_specs.cluster_id)
 
     async def deploy(self, spec: Mapping[str, Any]) -> None:
         """Start or update a deployment. Raises ModelLoadFailed with what the replicas say."""
         checked = ReplicaSpec.of(spec)
         app = checked.deployment.model
         before = (await self.specs()).get(app)
-        await asyncio.to_thread(self._put_spec, app, checked.to_json())
         try:
             await asyncio.to_thread(
                 serve.run, build(checked.to_json()), name=app, route_prefix=None
@@ -152,24 +149,19 @@ class ClusterCalls:
 
     async def undeploy(self, app: str) -> None:
         """End a deployment; its answers in flight fail."""
-        await asyncio.to_thread(_internal_kv_del, app, namespace=_SPACE)
+        await asyncio.to_thread(deployed_specs.delete, app)
         self._handles.pop(app, None)
         await asyncio.to_thread(serve.delete, app)
 
     async def specs(self) -> dict[str, Any]:
-        """All deployments."""
-        return await asyncio.to_thread(self._specs)
-
-    def _specs(self) -> dict[str, Any]:
-        found = {}
-        for key in _internal_kv_list("", namespace=_SPACE):
-            value = _internal_kv_get(key, namespace=_SPACE)
-            if value is not None:
-                found[key.decode()] = json.loads(value)
-        return found
-
-    def _put_spec(self, app: str, spec: dict[str, Any]) -> None:
-        _internal_kv_put(app, json.dumps(spec), overwrite=True, namespace=_SPACE)
+        """Those of the deployments that Serve has, whoever made them."""
+        kept = await asyncio.to_thread(deployed_specs.read_all)
+        told = (await asyncio.to_thread(serve.status)).applications
+        return {
+            app: spec
+            for app, spec in kept.items()
+            if app in told and told[app].status != ApplicationStatus.DELETING
+        }
 
     async def describe(self, app: str) -> Any:
         """What any replica says. Raises ModelLoadFailed when none starts in time."""
@@ -183,17 +175,18 @@ class ClusterCalls:
 
     async def status(self) -> dict[str, Any]:
         """Nodes, and for each deployment what Serve thinks of it and what its replicas say."""
-        told = await asyncio.to_thread(serve.status)
         specs = await self.specs()
-        apps = {}
-        for app in specs:
-            known = told.applications.get(app)
-            apps[app] = {
-                "spec": specs[app],
-                "status": "MISSING" if known is None else str(known.status.value),
-                "message": "" if known is None else known.message,
-                "replicas": await self._replicas(app) if known is not None else [],
+        told = (await asyncio.to_thread(serve.status)).applications
+        apps = {
+            app: {
+                "spec": spec,
+                "status": str(told[app].status.value),
+                "message": told[app].message,
+                "replicas": await self._replicas(app),
             }
+            for app, spec in specs.items()
+            if app in told
+        }
         nodes = [facts.to_json() for facts in await self._alive()]
         return {"nodes": nodes, "deployments": apps}
 
@@ -225,6 +218,7 @@ def _facts(node: Mapping[str, Any], free: Mapping[str, Any]) -> NodeFacts:
         memory_bytes=0,
         disk_bytes=0,
         is_head="node:__internal_head__" in node["Resources"],
+        is_own=node["NodeID"] == ray.get_runtime_context().get_node_id(),
     )
 
 

@@ -50,15 +50,37 @@ def forget_node(state: Path) -> None:
     (state / NODE_FILE).unlink(missing_ok=True)
 
 
-def read_deployments(state: Path) -> dict[str, Any]:
-    """The specs that were deployed from here, by application."""
+@dataclass(frozen=True, slots=True)
+class KeptDeployment:
+    """What was deployed from here. cluster: the id of the cluster that was told of it last."""
+
+    spec: dict[str, Any]
+    cluster: str
+
+
+def read_deployments(state: Path) -> dict[str, KeptDeployment]:
+    """What was deployed from here, by application."""
     try:
         found = json.loads(read_small(state / DEPLOYMENTS_FILE, _MAX_BYTES))
-    except (OSError, ValueError):
+        return {app: KeptDeployment(**kept) for app, kept in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
-def write_deployments(state: Path, specs: Mapping[str, Any]) -> None:
-    """Keep them. Raises OSError."""
-    write_private(state / DEPLOYMENTS_FILE, json.dumps(specs).encode())
+def write_deployments(state: Path, kept: Mapping[str, KeptDeployment]) -> None:
+    """Keep it. Raises OSError."""
+    content = {app: asdict(each) for app, each in kept.items()}
+    write_private(state / DEPLOYMENTS_FILE, json.dumps(content).encode())
+
+
+def merged(
+    kept: Mapping[str, KeptDeployment], known: Mapping[str, Any], cluster: str
+) -> dict[str, KeptDeployment]:
+    """What is kept, as other daemons have left it: known are the deployments of the cluster. What
+    it was told of and does not know any more was undeployed; of the rest a new head knows
+    nothing."""
+    return {
+        app: KeptDeployment(known[app], cluster) if app in known else each
+        for app, each in kept.items()
+        if app in known or each.cluster != cluster
+    }

@@ -93,24 +93,30 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class BundleOrigin:
-    """Where a node gets a model from: the manifest with this digest, from the server of the head
-    at url, or from the folder, where the node sees that."""
+    """Where a node gets a model from: the manifest with this digest, from the server of the daemon
+    that has deployed it at url, or from the folder, where the node sees that. node: of that daemon;
+    empty: of none."""
 
     name: str
     digest: str
     url: str
     folder: str
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSpec:
     """All that a replica is made of. settings: of the daemon that has deployed it, which decide how
-    models are loaded."""
+    models are loaded. generation: that replicas have in common; a change of their number keeps it.
+    bundles: of the placement group of a replica; more than 1: one for each process of its model.
+    """
 
     deployment: Deployment
     origin: BundleOrigin
     version: str  # of hearth
     settings: Mapping[str, Any] = field(default_factory=dict)
+    generation: str = ""
+    bundles: int = 1
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ReplicaSpec:
@@ -120,6 +126,8 @@ class ReplicaSpec:
             BundleOrigin(**given["origin"]),
             str(given["version"]),
             dict(given.get("settings") or {}),
+            str(given.get("generation") or ""),
+            int(given.get("bundles") or 1),
         )
 
     def to_json(self) -> dict[str, Any]:

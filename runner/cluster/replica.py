@@ -8,7 +8,6 @@ that has died fails the check, so that Serve puts another replica in the place o
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -17,16 +16,14 @@ from typing import Any, Final
 import ray
 from ray import serve
 
-from runner.cluster.bundles import local_bundle
-from runner.cluster.deployment import LOADED, ReplicaSpec
+from runner.cluster.deployment import ReplicaSpec
+from runner.cluster.node_model import model_here
+from runner.cluster.rank_group import RankGroup
 from runner.cluster.shared_worker import SharedWorker
-from runner.cluster.token import bundle_token
 from runner.errors import Conflict, WorkerCrashed
-from runner.models.lease import AskedModel
 from runner.models.memory_plan import plan_memory
 from runner.models.memory_tracker import MemoryTracker
 from runner.models.watchdog import Timeouts
-from runner.settings import Settings, load
 from runner.worker.json_codec import to_json
 
 _CHECK_S: Final = 1.0  # how often silent ingresses are looked for
@@ -39,19 +36,25 @@ class Replica:
     async def __init__(self, spec: Mapping[str, Any]) -> None:  # type: ignore[misc]
         """Returns once the model is loaded. Raises what keeps it from that."""
         self._spec = ReplicaSpec.of(spec)
-        own, wanted = importlib.metadata.version("hearth"), self._spec.version
-        if own != wanted:
-            raise Conflict(f"this node has hearth {own}, the head {wanted}: install that here")
-        settings = _settings(self._spec)
-        origin, shared = self._spec.origin, self._spec.deployment.shared or _is_head()
-        bundle = await local_bundle(origin, bundle_token(), settings.data_dir, shared)
-        asked = AskedModel.of(bundle, {}, settings, adapters=True)
+        self._group: RankGroup | None = None
+        app = serve.get_replica_context().replica_id.deployment_id.app_name
+        if app != (model := self._spec.deployment.model):
+            raise Conflict(f"the application is named {app}; name it as its model, {model}")
+        asked, settings = await model_here(self._spec)
+        if self._spec.bundles > 1:
+            self._group = await RankGroup.prepared(self._spec)
         self._memory = MemoryTracker(settings)
         await self._memory.probe()
-        budget = self._memory.budget(())
+        budget, network = self._memory.budget(()), None
+        if self._group is not None:
+            budget = replace(budget, free_bytes=self._group.free_bytes(budget.free_bytes))
         self._plan = plan_memory(asked.files, asked.shape, asked.request, budget)
+        if self._group is not None:
+            network = await self._group.start()
         timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
-        self._worker = await SharedWorker.start(origin.name, self._plan.load_plan, timeouts)
+        name, plan = self._spec.origin.name, self._plan.load_plan
+        self._worker = SharedWorker(name, plan, timeouts, network=network)
+        await self._worker.begin()
         self._worker.grow_pool = self._grow
         self._tending = asyncio.create_task(self._tend())
 
@@ -83,6 +86,7 @@ class Replica:
             "node": ray.get_runtime_context().get_node_id(),
             "pid": os.getpid(),
             "worker": self._worker.pid,
+            "ranks": [] if self._group is None else self._group.describe(),
             "digest": self._spec.origin.digest,
             "sequences": self._worker.sequences,
             "sessions": self._worker.sessions,
@@ -117,23 +121,5 @@ class Replica:
         if (tending := getattr(self, "_tending", None)) is not None:
             tending.cancel()
             await self._worker.close()
-
-
-def _is_head() -> bool:
-    """Whether the models of the head are on this machine."""
-    own = ray.get_runtime_context().get_node_id()
-    heads = (node for node in ray.nodes() if "node:__internal_head__" in node["Resources"])
-    return any(node["NodeID"] == own for node in heads)
-
-
-def _settings(spec: ReplicaSpec) -> Settings:
-    """Those of this node, with what the deployment and the daemon that made it decide."""
-    wanted = spec.deployment
-    return replace(
-        load(),
-        num_threads=wanted.cpus,
-        num_parallel=wanted.num_parallel,
-        context_length=wanted.context_length,
-        memory_limit=wanted.memory_bytes,
-        **{name: spec.settings[name] for name in LOADED if name in spec.settings},
-    )
+        if (group := getattr(self, "_group", None)) is not None:
+            group.end()

@@ -20,6 +20,7 @@ from runner.models.supervisor import WorkerHandle
 from runner.worker.frame_reader import FrameReader
 from runner.worker.json_codec import LARGE, Large, to_json
 from runner.worker.protocol import LENGTH, MAX_ANSWER_BYTES, ProtocolError
+from runner.worker.rank_network import RankNetwork
 
 log = logging.getLogger("hearth.cluster")
 
@@ -93,11 +94,17 @@ class Session:
 class SharedWorker(WorkerHandle):
     """A worker process with sessions. Made by start, as WorkerHandle is."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, network: RankNetwork | None = None, **named: Any) -> None:
+        """network: where the model's other processes are, if not on this machine."""
         super().__init__(*args, **named)
+        self._network = network
         self._sessions: dict[str, Session] = {}
         self.on_failure(lambda: self._end_sessions(self.fault))
         self.on_end(lambda: self._end_sessions(self.fault))
+
+    def _load_frame(self) -> dict[str, Any]:
+        frame = super()._load_frame()
+        return frame if self._network is None else {**frame, "ranks": to_json(self._network)}
 
     @property
     def busy(self) -> bool:

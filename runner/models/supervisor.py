@@ -221,7 +221,11 @@ class WorkerHandle(Worker):
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
         await self._loop.create_connection(lambda: self._connection, sock=sock)
         self._watchdog.touch()
-        self._send({"op": "load", "plan": to_json(self.plan)})
+        self._send(self._load_frame())
+
+    def _load_frame(self) -> dict[str, Any]:
+        """The first frame."""
+        return {"op": "load", "plan": to_json(self.plan)}
 
     async def _launch(self) -> tuple[WorkerPeer, socket.socket]:
         """What runs the worker, and our end of its socket. Raises OSError."""

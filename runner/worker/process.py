@@ -34,6 +34,7 @@ from runner.worker.plan_files import caches_of, files_of
 from runner.worker.prefix_client import Owner
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
+from runner.worker.rank_network import RankNetwork
 from runner.worker.ranks import RankProcesses
 from runner.worker.sandbox import enter_sandbox
 from runner.worker.saved_prefixes import MIN_TOKENS, SavedPrefixes, open_prefixes
@@ -63,7 +64,9 @@ async def serve(connection: socket.socket, channels: Sequence[socket.socket] = (
             raise ProtocolError(f"the first frame is {first['op']!r}, not load")
         plan = _plan(first)
         try:
-            processes = RankProcesses(plan, _ending_with(frames)) if plan.ranks > 1 else None
+            processes = None
+            if plan.ranks > 1:
+                processes = RankProcesses(plan, _ending_with(frames), _network(first))
             unconfined = enter_sandbox(
                 files_of(plan),
                 caches_of(plan),
@@ -105,6 +108,11 @@ def _plan(frame: Frame) -> LoadPlan:
         return from_json(LoadPlan, frame["plan"])
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"the load frame has no usable plan: {error}") from None
+
+
+def _network(frame: Frame) -> RankNetwork | None:
+    """Where the model's other processes are, if not on this machine."""
+    return from_json(RankNetwork, frame["ranks"]) if "ranks" in frame else None
 
 
 def _ending_with(frames: FrameWriter) -> Callable[[HearthError], NoReturn]:

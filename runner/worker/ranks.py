@@ -1,5 +1,6 @@
 """The other processes of a model that several compute: started, told, and watched by the first one,
-which is the worker that the daemon knows.
+which is the worker that the daemon knows. Those on other machines were started there, and are
+connected to (rank_network.py).
 
 They are one: if one ends or falls silent, all end, and the daemon starts the model again. Knows
 processes and messages, not what is computed.
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.connection import Pipe as new_pipe
@@ -29,6 +30,7 @@ from runner.errors import HearthError, ModelLoadFailed, WorkerCrashed, from_wire
 from runner.types import LoadPlan
 from runner.worker.json_codec import to_json
 from runner.worker.passed_files import receive_with_file, send_with_file
+from runner.worker.rank_network import RankNetwork, connected, listening
 
 START_S: Final = 60.0  # for Python and PyTorch to start, on a busy machine
 HEARTBEAT_S: Final = 0.25
@@ -38,6 +40,8 @@ GPU_SILENCE_S: Final = 15.0  # kernels are compiled there meanwhile, by one thre
 _LINUX_ONLY: Final = "models are computed by several processes on Linux only"
 _WITH_FILE: Final = b"f"
 _STORE: Final = "/proc/self/fd/{}"
+TCP: Final = "tcp://"  # the processes meet at an address, and not by a file
+RANK_COMMAND: Final = (sys.executable, "-I", "-m", "runner.worker.rank")
 
 
 def backend_of(plan: LoadPlan) -> ModuleType:
@@ -48,31 +52,54 @@ def backend_of(plan: LoadPlan) -> ModuleType:
 class RankProcesses(Followers):
     """The processes of a plan, but the first, which is this one."""
 
-    def __init__(self, plan: LoadPlan, lost: Callable[[HearthError], NoReturn]) -> None:
-        """lost: called, from any thread, when one of them is."""
+    def __init__(
+        self,
+        plan: LoadPlan,
+        lost: Callable[[HearthError], NoReturn],
+        network: RankNetwork | None = None,
+    ) -> None:
+        """lost: called, from any thread, when one of them is. network: where the others are; None:
+        they are started on this machine."""
         self.joined: Any = None
         self._plan = plan
+        self._network = network
         self._lost = lost
         self._watching = threading.Thread(target=self._watch, name="ranks", daemon=True)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
-
-    @property
-    def pids(self) -> list[int]:
-        """Of the processes, by rank."""
-        return [process.pid for process in self._processes]
 
     def join(self) -> None:
         """Start them, and meet them once they are of this version. To be called where Landlock
         confines this process and sockets can still be opened: processes that do not inherit its
         domain get no signal from it, not even the one that ends them with it. Raises
         ModelLoadFailed."""
-        store = _new_store()
+        if self._network is not None:
+            self._join_remote(self._network)
+            return
+        store = _new_file("hearth-ranks")
         try:
             for rank in range(1, self._plan.ranks):
                 self._start(rank, store)
         except OSError as error:
             raise ModelLoadFailed(f"a process of the model could not be started: {error}") from None
+        self._meet(_STORE.format(store))
+
+    def _join_remote(self, network: RankNetwork) -> None:
+        for host, port in network.addresses:
+            try:
+                connection = connected((host, port), network.key)
+            except (OSError, EOFError) as error:
+                raise ModelLoadFailed(
+                    f"a process of the model does not answer at {host}:{port}: {error}"
+                ) from None
+            self._connections.append(connection)
+            self._send_plan(connection)
+        server = listening(network.host)
+        address = f"{TCP}{network.host}:{server.getsockname()[1]}"
+        self._meet(address, network.host, server.detach())
+
+    def _meet(self, store: str, *network: Any) -> None:
+        """network: what the backend's join takes besides."""
         backend = backend_of(self._plan)
         own = backend.version()
         for rank, hello in enumerate(self._replies(START_S), start=1):
@@ -82,15 +109,17 @@ class RankProcesses(Followers):
                     " the daemon and start it again"
                 )
         for connection in self._connections:
-            connection.send_bytes(b"join")
-        self.joined = backend.join(self._plan, 0, _STORE.format(store))
+            connection.send_bytes(store.encode())
+        self.joined = backend.join(self._plan, 0, store, *network)
 
     def broadcast(self, message: bytes, file: Path | None = None) -> None:
         with ExitStack() as opened:
-            content = None if file is None else opened.enter_context(file.open("rb")).fileno()
+            content = None if file is None else opened.enter_context(file.open("rb"))
             for connection in self._connections:
                 with suppress(BrokenPipeError, ConnectionResetError):  # watching tells
-                    send_message(connection, message, content)
+                    connection.send_bytes(message)
+                    if content is not None:
+                        send_file(connection, content, far=self._network is not None)
 
     def wait_loaded(self) -> None:
         """See Followers. From here on they are watched."""
@@ -105,17 +134,19 @@ class RankProcesses(Followers):
     def _start(self, rank: int, store: int) -> None:
         ours, theirs = _new_pipe()
         with theirs:
-            numbers = (theirs.fileno(), store)
             process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "runner.worker.rank", str(rank), *map(str, numbers)],
+                [*RANK_COMMAND, str(rank), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=numbers,
+                pass_fds=(theirs.fileno(), store),
                 **child_options(),
             )
         self._processes.append(process)
         self._connections.append(ours)
-        ours.send_bytes(json.dumps(to_json(self._plan)).encode())
+        self._send_plan(ours)
+
+    def _send_plan(self, connection: Connection) -> None:
+        connection.send_bytes(json.dumps(to_json(self._plan)).encode())
 
     def _replies(self, limit_s: float | None) -> list[dict[str, Any]]:
         """One of each process, by rank. Raises ModelLoadFailed: what it reports, or that it has
@@ -146,7 +177,11 @@ class RankProcesses(Followers):
         return reply
 
     def _named(self, at: int) -> str:
-        return f"process {at + 1} of {self._plan.ranks} of the model (pid {self.pids[at]})"
+        if self._network is None:
+            where = f"pid {self._processes[at].pid}"
+        else:
+            where = f"at {self._network.addresses[at][0]}"
+        return f"process {at + 1} of {self._plan.ranks} of the model ({where})"
 
     def _watch(self) -> None:
         """Until one of them is lost. Its silence counts only while this process runs: after a
@@ -179,28 +214,36 @@ class RankProcesses(Followers):
 
 
 class FirstProcess(Leader):
-    """At the other end of a connection."""
+    """At the other end of a connection. far: on another machine."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, far: bool = False) -> None:
         self._connection = connection
+        self._far = far
 
     def receive(self) -> bytes:
         return self._connection.recv_bytes()
 
     def receive_file(self) -> IO[bytes]:
+        if self._far:
+            file = os.fdopen(_new_file("hearth-adapter"), "w+b")
+            file.write(self._connection.recv_bytes())
+            file.flush()
+            return file
         with _channel(self._connection) as channel:
-            _, file = receive_with_file(channel, len(_WITH_FILE))
-        if file is None:
+            _, passed = receive_with_file(channel, len(_WITH_FILE))
+        if passed is None:
             raise EOFError
-        return os.fdopen(file, "rb")
+        return os.fdopen(passed, "rb")
 
 
-def send_message(connection: Connection, message: bytes, file: int | None = None) -> None:
-    """To a FirstProcess's owner, with an open file. Raises OSError."""
-    connection.send_bytes(message)
-    if file is not None:
-        with _channel(connection) as channel:
-            send_with_file(channel, _WITH_FILE, file)
+def send_file(connection: Connection, file: IO[bytes], *, far: bool = False) -> None:
+    """To a FirstProcess's owner: the open file, or what is in it. Raises OSError."""
+    if far:
+        file.seek(0)
+        connection.send_bytes(file.read())
+        return
+    with _channel(connection) as channel:
+        send_with_file(channel, _WITH_FILE, file.fileno())
 
 
 def _channel(connection: Connection) -> socket.socket:
@@ -208,11 +251,10 @@ def _channel(connection: Connection) -> socket.socket:
     return socket.socket(fileno=os.dup(connection.fileno()))
 
 
-def _new_store() -> int:
-    """The descriptor of a file that has no name, by which processes meet. Raises ModelLoadFailed
-    where there are none."""
+def _new_file(name: str) -> int:
+    """The descriptor of a file in memory only. Raises ModelLoadFailed where there are none."""
     if sys.platform == "linux":
-        return os.memfd_create("hearth-ranks", 0)
+        return os.memfd_create(name, 0)
     raise ModelLoadFailed(_LINUX_ONLY)
 
 
@@ -244,10 +286,3 @@ def beat(connection: Connection) -> None:
 def send_reply(connection: Connection, reply: dict[str, Any]) -> None:
     """Answer the first process."""
     connection.send_bytes(json.dumps(reply).encode())
-
-
-def started(arguments: Sequence[str]) -> tuple[int, Connection, str]:
-    """The rank of a process that was started so, its connection to the first one, and the path of
-    the file by which all meet."""
-    rank, connection, store = map(int, arguments)
-    return rank, Connection(connection), _STORE.format(store)

@@ -131,11 +131,16 @@ class Machines:
             300.0,
         )
 
+    def status(self, model: str) -> dict[str, Any] | None:
+        """What the daemon knows of a deployment, if it knows one."""
+        with self.client() as client:
+            told = client.get("/api/cluster").json()
+        found: dict[str, Any] | None = told["deployments"].get(model)
+        return found
+
     def replicas(self, model: str) -> list[dict[str, Any]]:
         """What the replicas of a model say."""
-        with self.client() as client:
-            status = client.get("/api/cluster").json()
-        found: list[dict[str, Any]] = status["deployments"].get(model, {}).get("replicas", [])
+        found: list[dict[str, Any]] = (self.status(model) or {}).get("replicas", [])
         return found
 
     def chat(self, model: str, text: str, **more: Any) -> httpx.Response:
@@ -175,6 +180,14 @@ class Stream:
         return self
 
     def _read(self) -> None:
+        try:
+            self._ask()
+        except httpx.TransportError as error:
+            self.error = {"code": "connection_lost", "message": str(error)}
+        self.ended_s = time.monotonic()
+        self.first.set()
+
+    def _ask(self) -> None:
         message = {"role": "user", "content": self.prompt}
         body = {"model": self.model, "messages": [message], "stream": True,
                 "max_tokens": self.max_tokens, "ignore_eos": True, "seed": 1}  # fmt: skip
@@ -191,8 +204,6 @@ class Stream:
                     self.text += choice["delta"].get("content") or ""
                     if self.text:
                         self.first.set()
-        self.ended_s = time.monotonic()
-        self.first.set()
 
     def _events(self, answer: httpx.Response) -> Iterator[dict[str, Any]]:
         if answer.status_code != 200:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from runner.backends.torch.parallel.rank_layout import ALONE, RankLayout
 
 Tensor = Any
+_TCP = "tcp://"
 JOIN_S = 120.0  # for all ranks to be there
 # Of one collective. A rank that is gone or hangs is noticed sooner (runner/worker/ranks.py).
 _COLLECTIVE_S = 24 * 3600.0
@@ -147,10 +148,11 @@ class Ranks:
     communicator: Communicator | None = None
 
 
-def join(layout: RankLayout, store_path: str, device: Any) -> Ranks:
-    """Meet the other ranks by a file that all can write, and open what connects them. Raises
-    what torch raises, after JOIN_S at the latest."""
-    store = dist.FileStore(store_path, layout.ranks)
+def join(layout: RankLayout, store_at: str, device: Any, listener: int | None = None) -> Ranks:
+    """Meet the other ranks, and open what connects them. store_at: a file that all can write, or
+    tcp://HOST:PORT, where the first rank listens by the descriptor listener, which is taken over.
+    Raises what torch raises, after JOIN_S at the latest."""
+    store = _store(layout, store_at, listener)
     store.set_timeout(timedelta(seconds=JOIN_S))
     options: dict[str, Any] = {}
     if device.type == "cuda":
@@ -167,6 +169,21 @@ def join(layout: RankLayout, store_path: str, device: Any) -> Ranks:
     communicator = DistributedCommunicator(layout, device)
     dist.barrier()
     return Ranks(layout, communicator)
+
+
+def _store(layout: RankLayout, at: str, listener: int | None) -> Any:
+    if not at.startswith(_TCP):
+        return dist.FileStore(at, layout.ranks)
+    host, _, port = at.removeprefix(_TCP).rpartition(":")
+    return dist.TCPStore(
+        host,
+        int(port),
+        layout.ranks,
+        is_master=listener is not None,
+        timeout=timedelta(seconds=JOIN_S),
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
 
 
 NO_RANKS = Ranks()

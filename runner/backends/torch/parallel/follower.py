@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import torch
 
 from runner import __version__
@@ -29,9 +31,12 @@ def version() -> str:
     return f"hearth {__version__} with PyTorch {torch.__version__}"
 
 
-def join(plan: LoadPlan, rank: int, store_path: str) -> Ranks:
-    """Meet the other processes of plan by a file that all can write. Opens sockets and starts
-    threads. Raises ModelLoadFailed."""
+def join(
+    plan: LoadPlan, rank: int, store: str, host: str | None = None, listener: int | None = None
+) -> Ranks:
+    """Meet the other processes of plan, see communication.join. host: the address of this machine
+    in their network; None: all are on this machine. Opens sockets and starts threads. Raises
+    ModelLoadFailed."""
     layout = RankLayout(plan.tensor_parallel, plan.pipeline_parallel, rank)
     device = torch.device(device_for(plan, rank))
     if device.type == "cuda" and device.index >= torch.cuda.device_count():
@@ -39,15 +44,25 @@ def join(plan: LoadPlan, rank: int, store_path: str) -> Ranks:
             f"process {rank} of the model wants GPU {device.index}, but there are"
             f" {torch.cuda.device_count()}, numbered from 0"
         )
-    names = [name for _, name in socket.if_nameindex() if name in _LOOPBACK]
-    if names:  # what gloo listens on; by itself it chooses the address of the machine's name
-        os.environ["GLOO_SOCKET_IFNAME"] = names[0]
+    if name := _interface(host):
+        # What gloo listens on; by itself it chooses the address of the machine's name
+        os.environ["GLOO_SOCKET_IFNAME"] = name
     try:
-        return join_ranks(layout, store_path, device)
+        return join_ranks(layout, store, device, listener)
     except RuntimeError as error:
         raise ModelLoadFailed(
             f"process {rank} of {layout.ranks} could not join the others: {error}"
         ) from error
+
+
+def _interface(host: str | None) -> str | None:
+    """The name of the interface with this address. Raises ModelLoadFailed where there is none."""
+    if host is None or ipaddress.ip_address(host).is_loopback:
+        return next((name for _, name in socket.if_nameindex() if name in _LOOPBACK), None)
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == host for each in addresses):
+            return name
+    raise ModelLoadFailed(f"no interface of this machine has the address {host}")
 
 
 def follow(plan: LoadPlan, ranks: Ranks, leader: Leader, loaded: Callable[[], None]) -> None:

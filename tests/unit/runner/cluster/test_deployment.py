@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runner.cluster.deployment import BundleOrigin, Deployment, ReplicaSpec, replica_range
-from runner.cluster.fit import Need, NodeFacts, check
+from runner.cluster.fit import Held, Need, NodeFacts, check
 from runner.errors import Conflict, InsufficientMemory, InvalidRequest
 
 GIB = 1 << 30
@@ -95,3 +95,48 @@ def test_a_node_of_another_version_is_refused_by_name() -> None:
 def test_a_node_that_does_not_answer_holds_none() -> None:
     with pytest.raises(InsufficientMemory, match="does not answer"):
         check(Deployment("m"), [replace(NODE, version="")], "1.0", NEED)
+
+
+SPLIT = replace(NEED, ranks=2)
+TWO = [NODE, replace(NODE, id="m" * 56, address="10.0.0.2")]
+
+
+def test_the_processes_of_a_model_share_a_node_that_holds_them_all() -> None:
+    assert check(Deployment("m", cpus=4), TWO, "1.0", SPLIT) == 1
+    assert check(Deployment("m", 2, 2, cpus=4), TWO, "1.0", SPLIT) == 1
+
+
+def test_the_processes_of_a_model_that_no_node_holds_go_to_several() -> None:
+    assert check(Deployment("m", cpus=8), TWO, "1.0", SPLIT) == 2
+    small = [replace(node, memory_bytes=2 * GIB) for node in TWO]
+    assert check(Deployment("m", cpus=4), small, "1.0", SPLIT) == 2
+
+
+def test_a_deployment_on_several_nodes_stays_there() -> None:
+    busy = [replace(node, free_cpus=0) for node in TWO]
+    assert check(Deployment("m", cpus=8), busy, "1.0", SPLIT, Held(1, 2)) == 2
+    with pytest.raises(InsufficientMemory, match="4 processes are wanted, 2 for each replica, and"):
+        check(Deployment("m", 2, 2, cpus=8), busy, "1.0", SPLIT, Held(1, 2))
+
+
+def test_a_model_that_no_nodes_hold_together_is_refused_with_the_numbers() -> None:
+    refused = r"2 processes are wanted, 2 for each replica, and 1 have a place: .* place for 1; .*"
+    with pytest.raises(InsufficientMemory, match=rf"{refused}2 of 4 cores free, a process takes 4"):
+        check(Deployment("m", cpus=8), [NODE, replace(TWO[1], free_cpus=2)], "1.0", SPLIT)
+    small = [replace(node, memory_bytes=GIB) for node in TWO]
+    with pytest.raises(InsufficientMemory, match=r"0 have .* needs 3 GiB, 2147483648 are"):
+        check(Deployment("m", cpus=8), small, "1.0", SPLIT)
+    full = replace(TWO[1], disk_bytes=GIB)
+    with pytest.raises(InsufficientMemory, match=r"1 have a place: .*GiB of disk free"):
+        check(Deployment("m", cpus=8), [NODE, full], "1.0", SPLIT)
+
+
+def test_cores_that_the_processes_cannot_share_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"cpus is 7; no node .* must be a multiple of 2"):
+        check(Deployment("m", cpus=7), TWO, "1.0", SPLIT)
+
+
+def test_several_nodes_do_not_share_a_model_on_gpus() -> None:
+    nodes = [replace(node, gpus=1, free_gpus=1) for node in TWO]
+    with pytest.raises(InsufficientMemory, match="1 replicas are wanted and 0 have a place"):
+        check(Deployment("m", gpus=2), nodes, "1.0", SPLIT)

@@ -30,7 +30,7 @@ from runner.backends.torch.parallel.follower import join
 from runner.backends.torch.parallel.rank_executor import follow
 from runner.errors import ModelLoadFailed
 from runner.types import Adapters, LoadPlan, SamplingParams
-from runner.worker.ranks import FirstProcess, send_message
+from runner.worker.ranks import FirstProcess, send_file
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.cases import CASES, QUANTIZED
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
@@ -162,9 +162,11 @@ class Pipes(Followers):
 
     def broadcast(self, message: bytes, file: Path | None = None) -> None:
         with ExitStack() as opened:
-            content = None if file is None else opened.enter_context(file.open("rb")).fileno()
+            content = None if file is None else opened.enter_context(file.open("rb"))
             for connection in self.connections:
-                send_message(connection, message, content)
+                connection.send_bytes(message)
+                if content is not None:
+                    send_file(connection, content)
 
     def wait_loaded(self) -> None:
         """They are as soon as they compute."""
