@@ -14,8 +14,8 @@ from runner.engine.sequence import Sequence
 
 class RunningSequence:
     """tokens[:computed] are in the backend's cache under the id slot. row computes the next token
-    once the prompt is computed, and is kept from step to step. state_ends: numbers of tokens, in order, at each of which a copy of what is
-    computed is kept for later prompts."""
+    once the prompt is computed, and is kept from step to step. state_ends: numbers of tokens, in
+    order, at each of which what is computed is kept for later prompts."""
 
     __slots__ = (
         *("adapters", "computed", "public", "row", "state_ends"),

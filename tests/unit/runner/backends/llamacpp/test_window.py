@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from registry.formats.gguf import read_header
 from runner.backends.backend import Backend, BackendError, LoadedBackend, Row
+from runner.backends.llamacpp import load
 from runner.engine.engine import Engine
 from runner.engine.pool_growth import PoolGrowth
-from runner.engine.scheduler import STATE_END_TOKENS, STATE_TOKENS
+from runner.engine.scheduler import STATE_END_TOKENS
 from runner.engine.speculation import Speculation
+from runner.models.attention_window import attention_window
+from runner.models.load_request import LoadRequest
+from runner.models.memory_plan import MemoryBudget, plan_memory
+from runner.models.model_files import ModelFiles
+from runner.models.model_shape import ModelShape
 from runner.types import GenerateRequest, SamplingParams
 
 WINDOW = 32
@@ -233,3 +243,30 @@ def test_copies_go_to_another_worker_and_back(open_model: Open) -> None:
         later.load(later.join_parts(state.parts(), 1000), 3)
         assert later.min_share(3) == 1000 - 1, "a copy has the window only"
         assert go_on(later, 3, 1000) == go_on(backend, 0, 1000)
+
+
+@pytest.mark.parametrize("cache_type", ["f16", "q8_0"])
+def test_the_memory_plan_counts_what_llama_cpp_allocates(
+    model_file: Callable[..., Path], caplog: pytest.LogCaptureFixture, cache_type: str
+) -> None:
+    path = model_file(**{**MODEL, "width": 128, "blocks": 4})
+    window, layers = attention_window(read_header(path))
+    assert (window, layers) == (WINDOW, (True, False, True, False))
+    shape = ModelShape(
+        *(path.stat().st_size, 4096, 270, 128, 256, 4, (2,) * 4, 32, 32),
+        window=window,
+        window_layers=layers,
+    )
+    request = LoadRequest(num_ctx=2048, num_parallel=8, num_batch=128, kv_cache_type=cache_type)
+    made = plan_memory(ModelFiles(str(path), "llamacpp"), shape, request, MemoryBudget(8 << 30))
+    load_plan, caches = made.load_plan, []
+    assert load_plan.window_cache
+    with caplog.at_level(logging.DEBUG, "runner.backends.llamacpp.native"):
+        load(replace(load_plan, threads=1), lambda _: None).backend.close()
+    for line in caplog.messages:
+        if found := re.search(r"size = +([\d.]+) MiB \( *(\d+) cells, +2 layers", line):
+            caches.append((float(found[1]), int(found[2])))
+    assert [cells for _, cells in caches] == [load_plan.pool_tokens, made.cache.window_cells]
+    assert made.estimate.cache_bytes / (1 << 20) == pytest.approx(
+        sum(size for size, _ in caches), abs=0.01
+    )
