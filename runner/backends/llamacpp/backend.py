@@ -239,8 +239,9 @@ class LlamaCppBackend(Backend):
         of the draft leaves the cache. Empty when there are no usable logits."""
         chosen = self._sampling.sample(row, logits)
         kept = max(len(chosen) - 1, 0)
-        if kept < len(row.draft):
-            self.trim(row.sequence, row.position + len(row.tokens) + kept)
+        end = row.position + len(row.tokens) + kept
+        if kept < len(row.draft) and not self.trim(row.sequence, end):
+            raise BackendError(f"the draft of sequence {row.sequence} cannot leave the cache")
         return chosen
 
     def share(self, source: int, target: int, length: int) -> None:
@@ -253,7 +254,7 @@ class LlamaCppBackend(Backend):
         end = self._position(source, length) if length < held else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
         if self._window is not None:
-            self._window.separate(target)
+            self._window.separate([target])
         if self._positions:
             self._positions.set_spans(target, self._positions.spans_before(source, length))
 
@@ -320,6 +321,8 @@ class LlamaCppBackend(Backend):
     def grow(self, pool_tokens: int) -> None:
         resize(self._context, self._parameters, pool_tokens)
         self._adapters.moved()
+        if self._window is not None:
+            self._window.separate(range(self.capacity.max_sequences))
         tokens = native.llama_n_ctx(self._context.handle)
         self.capacity = replace(self.capacity, pool_tokens=tokens)
 

@@ -178,6 +178,21 @@ def a_full_context(run: Run) -> None:
     run.drain()
 
 
+def test_windows_that_were_shared_are_separate_once_the_cache_has_grown(open_model: Open) -> None:
+    backend, whole = (
+        open_window(open_model, small=small, pool_tokens=448, max_pool_tokens=4096).backend
+        for small in (True, False)
+    )
+    expected = []
+    for each in (backend, whole):
+        fill(each, 0, TOKENS[:440])
+        for target in range(1, 10):  # more than the cache has room for, so that they share
+            each.share(0, target, 440)
+        each.grow(4096)
+        expected.append([go_on(each, sequence, 440, 60) for sequence in range(10)])
+    assert expected[0] == expected[1]
+
+
 SCENARIOS = (long_prompts, two_turns, many_requests, a_full_context)
 WAYS: tuple[dict[str, int], ...] = (
     {},
