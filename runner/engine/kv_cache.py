@@ -20,6 +20,7 @@ from runner.engine.prefix_cache import (
     PrefixCache,
     PrefixMatch,
     PrefixSharing,
+    PrefixSource,
     SlotSource,
     common_tokens,
     is_superseded,
@@ -158,7 +159,7 @@ class KvCache:
     def common(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
         """The longest beginning of tokens that some sequence has too, whether it can be had from
         there or not."""
-        sources = (*self.prefixes.sources(), *self.swap.entries())
+        sources: list[PrefixSource] = [*self.prefixes.sources(), *self.swap.entries()]
         return max((common_tokens(each, tokens, salt, adapters) for each in sources), default=0)
 
     def drop(self, entry: FinishedSequence | SwappedSequence) -> None:

@@ -61,7 +61,7 @@ class AttentionWindow:
     def _copied(self, sequence: int) -> _State:
         handle = self._context.handle
         size = native.llama_state_seq_get_size_ext(handle, sequence, _ONLY_WINDOWS)
-        state = (ctypes.c_uint8 * size)()
+        state: _State = (ctypes.c_uint8 * size)()
         if (
             native.llama_state_seq_get_data_ext(handle, state, size, sequence, _ONLY_WINDOWS)
             != size
