@@ -34,10 +34,10 @@ class Capacity:
     vocabulary: int  # token ids are 0 .. vocabulary - 1
     block_size: int  # sharing and allocation granularity in tokens; 1: exact
     partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
-    window: bool = False  # what is further back than that of attention is lost: see min_share
     can_save: bool = False  # save and load work
     state_format: str = ""  # of saved parts: another worker with the same may load them
     part_tokens: int = 0  # of each part of a copy but the last; 0: copies have one part
+    window: bool = False  # what is further back than that of attention is lost: see min_share
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
     hidden_states: bool = False  # rows may ask for them
