@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import gguf
 import pytest
 
+from registry.formats.gguf import read_header
+from runner.models.attention_window import attention_window
 from runner.models.cache_size import CacheSize, window_cells
 from runner.models.devices import Device
 from runner.models.load_request import LoadRequest
@@ -104,3 +108,41 @@ def test_layers_on_devices_count_for_what_they_hold() -> None:
     assert last.estimate.gpu_bytes - (last.estimate.compute_bytes - (160 << 20)) == pytest.approx(
         weights + LAYER_BYTES * 32_768, rel=1e-3
     ), "the last layer sees everything"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "window", "pattern", "expected"),
+    [
+        ("gemma3", 512, None, (512, [True] * 5 + [False, True, True])),
+        ("gemma3", 512, 4, (512, [True, True, True, False] * 2)),
+        ("gemma3", 512, [True, False] * 4, (512, [True, False] * 4)),
+        ("gemma2", None, None, (4096, [True, False] * 4)),
+        ("gpt-oss", 128, None, (128, [True, False] * 4)),
+        ("gemma3", None, None, (0, [])),
+        ("gemma3", 0, None, (0, [])),
+        ("phi3", 2047, None, (0, [])),
+        ("llama4", 8192, None, (0, [])),
+    ],
+)
+def test_the_layers_with_a_window_are_those_of_llama_cpp(
+    tmp_path: Path,
+    architecture: str,
+    window: int | None,
+    pattern: int | list[bool] | None,
+    expected: tuple[int, list[bool]],
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", architecture)
+    writer.add_block_count(8)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(64)
+    writer.add_head_count(4)
+    writer.add_feed_forward_length(128)
+    if window is not None:
+        writer.add_sliding_window(window)
+    if pattern is not None:
+        writer.add_sliding_window_pattern(pattern)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    found, layers = attention_window(read_header(tmp_path / "model.gguf"))
+    assert (found, list(layers)) == expected
