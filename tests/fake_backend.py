@@ -291,6 +291,8 @@ class FakeBackend:
     def grow(self, pool_tokens: int) -> None:
         """See Backend."""
         self.capacity = replace(self.capacity, pool_tokens=pool_tokens)
+        if self.capacity.window:
+            self._forget(())
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend."""

@@ -255,7 +255,8 @@ class Backend(Protocol):
     def min_share(self, sequence: int) -> int:
         """For a capacity with a window: how many of the sequence's first tokens can be shared or
         kept now at least. It may become more, up to all, whenever something is computed, shared or
-        loaded: then cells are reused that no later token of the sequence sees."""
+        loaded, and when the cache grows: then cells are reused that no later token of the sequence
+        sees."""
         raise BackendError("this backend has no attention window")
 
     def merge(self, source: int, target: int, length: int) -> None:

@@ -179,6 +179,8 @@ class KvCache:
     def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> RunningSequence:
         """A finished source that the sequence continues is taken over, with or without its answer;
         so is the last one left when there is no other id."""
+        if match is not None and self.prefixes.has_lost(match):  # the cache has grown meanwhile
+            match = self.prefixes.longest_match(*sequence.prefix)
         source = None if match is None else match.source
         if match is not None and isinstance(source, FinishedSequence):
             length, continued = match.length, match.length == source.computed

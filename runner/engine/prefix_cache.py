@@ -218,6 +218,11 @@ class PrefixCache:
             self._finished[slot] = self._finished.pop(slot)
         return best
 
+    def has_lost(self, match: PrefixMatch[SlotSource]) -> bool:
+        """Whether its source gives less of its beginning than that by now."""
+        least = None if self._min_share is None else self._min_share(match.source.slot)
+        return least is not None and match.length < least
+
     def known(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
         """How many of the first tokens a source gives now. Changes nothing, and may be asked from
         any thread, where it is a guess."""
