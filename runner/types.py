@@ -401,6 +401,7 @@ class LoadPlan:
     threads: int | None = None  # None: physical cores of this process; 1 for tiny models
     gpu_layers: int = 0
     kv_cache_type: str = "f16"
+    window_cache: bool = False  # layers with an attention window hold little more (llamacpp)
     flash_attention: bool | None = None  # None: where the backend supports it
     use_mmap: bool = True
     gpu_devices: tuple[str, ...] = ()  # names of those with layers (llamacpp); empty: all

@@ -179,7 +179,7 @@ class _Cached:
     tokens: list[int] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
     hashes: list[int] = field(default_factory=list)
-    least: int = 0  # tokens that it needs to be right
+    least: int = 0  # of a model with a window: tokens that cannot be cut any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,8 @@ class FakeBackend:
                 vector = _unit_vector(self._sequences[row.sequence].tokens)
                 row.hidden.values = [2 * value for value in vector]
         self.steps += 1
+        if self.capacity.window and self.steps % 3:
+            self._forget(rows)
         results, delay_s = [], 0.0
         for row in rows:
             if row.sampler is None:
@@ -258,15 +260,19 @@ class FakeBackend:
             raise BackendError(f"share: target {target} is not empty")
         if not 0 < length <= len(origin.tokens):
             raise BackendError(f"share: {length} of {len(origin.tokens)} tokens")
-        if not self.capacity.partial_share and length != len(origin.tokens):
-            raise BackendError("share: only a whole sequence can be shared")
+        if length < self._least(source):
+            raise BackendError(f"share: {length} tokens of sequence {source} are too few")
         if self._cuts(origin, length):
-            raise BackendError(f"share: {length} tokens end inside an image or a copy")
+            raise BackendError(f"share: {length} tokens end inside an image")
         cells = origin.cells[:length]
         hashes = origin.hashes[:length]
         self._sequences[target] = _Cached(origin.tokens[:length], cells, hashes, origin.least)
         for cell in cells:
             self._holders[cell] += 1
+
+    def min_share(self, sequence: int) -> int:
+        """See Backend."""
+        return self._sequences.get(sequence, _Cached()).least
 
     def merge(self, source: int, target: int, length: int) -> None:
         """See Backend. Raises BackendError when the tokens differ."""
@@ -276,7 +282,7 @@ class FakeBackend:
         if origin.tokens[:length] != cached.tokens[:length]:
             raise BackendError(f"merge: sequences {source} and {target} differ")
         if self._cuts(origin, length):
-            raise BackendError(f"merge: {length} tokens end inside an image or a copy")
+            raise BackendError(f"merge: {length} tokens end inside an image")
         for own, cell in zip(cached.cells[:length], origin.cells[:length], strict=True):
             self._holders[cell] += 1
             self._drop(own)
@@ -285,20 +291,21 @@ class FakeBackend:
     def grow(self, pool_tokens: int) -> None:
         """See Backend."""
         self.capacity = replace(self.capacity, pool_tokens=pool_tokens)
+        if self.capacity.window:
+            self._forget(())
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend."""
         cached = self._get(sequence)
         if not 0 <= length <= len(cached.tokens):
             raise BackendError(f"trim: {length} of {len(cached.tokens)} tokens")
-        if not self.capacity.partial_share and length < len(cached.tokens):
+        if length < self._least(sequence):
             return False
         if self._cuts(cached, length):
-            raise BackendError(f"trim: {length} tokens end inside an image or a copy")
+            raise BackendError(f"trim: {length} tokens end inside an image")
         for cell in cached.cells[length:]:
             self._drop(cell)
         del cached.tokens[length:], cached.cells[length:], cached.hashes[length:]
-        cached.least = min(cached.least, length)
         return True
 
     def release(self, sequence: int) -> None:
@@ -329,7 +336,7 @@ class FakeBackend:
         cells = list(range(self._next_cell, self._next_cell + count))
         self._next_cell += count
         self._holders.update(dict.fromkeys(cells, 1))
-        least = count if self.capacity.whole_copies else 0
+        least = count if self.capacity.window else 0
         self._sequences[sequence] = _Cached(list(state.tokens), cells, list(state.hashes), least)
 
     def empty_state(self, size_bytes: int, tokens: int) -> SavedState:
@@ -404,12 +411,24 @@ class FakeBackend:
             raise BackendError(f"sequence {row.sequence}: the row is not one whole image")
 
     def _cuts(self, cached: _Cached, length: int) -> bool:
-        """Whether an image, or a copy that must stay whole, would lose a part of its tokens."""
+        """Whether an image would lose a part of its tokens."""
         tokens = cached.tokens
         if not 0 < length < len(tokens):
             return False
-        inside = tokens[length] < 0 and tokens[length - 1] == tokens[length] + 1
-        return inside or length < cached.least
+        return tokens[length] < 0 and tokens[length - 1] == tokens[length] + 1
+
+    def _least(self, sequence: int) -> int:
+        """Of how few of its first tokens a sequence can be made."""
+        cached = self._get(sequence)
+        if self.capacity.window:
+            return cached.least
+        return 0 if self.capacity.partial_share else len(cached.tokens)
+
+    def _forget(self, rows: Sequence[Row]) -> None:
+        """What the next tokens do not see has left: of the rows', what their own have seen last."""
+        positions = {row.sequence: row.position for row in rows}
+        for sequence, cached in self._sequences.items():
+            cached.least = positions.get(sequence, len(cached.tokens))
 
     def _append(self, sequence: int, tokens: Sequence[int]) -> None:
         cached = self._sequences.setdefault(sequence, _Cached())

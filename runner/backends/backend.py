@@ -37,7 +37,7 @@ class Capacity:
     can_save: bool = False  # save and load work
     state_format: str = ""  # of saved parts: another worker with the same may load them
     part_tokens: int = 0  # of each part of a copy but the last; 0: copies have one part
-    whole_copies: bool = False  # what was loaded must not be shared or trimmed below its length
+    window: bool = False  # what is further back than that of attention is lost: see min_share
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
     hidden_states: bool = False  # rows may ask for them
@@ -250,7 +250,14 @@ class Backend(Protocol):
 
     def share(self, source: int, target: int, length: int) -> None:
         """target (empty) starts with source's first length tokens: no recompute, no copy.
-        With partial_share False, length must be all of source."""
+        With partial_share False, length must be all of source, or min_share at least."""
+
+    def min_share(self, sequence: int) -> int:
+        """For a capacity with a window: how many of the sequence's first tokens can be shared or
+        kept now at least. It may become more, up to all, whenever something is computed, shared or
+        loaded, and when the cache grows: then cells are reused that no later token of the sequence
+        sees."""
+        raise BackendError("this backend has no attention window")
 
     def merge(self, source: int, target: int, length: int) -> None:
         """The first length tokens of both are the same; from here on target has source's, and
@@ -258,8 +265,8 @@ class Backend(Protocol):
         return
 
     def trim(self, sequence: int, length: int) -> bool:
-        """Keep the first length tokens only. False: the model cannot (recurrent state), the
-        sequence is unchanged and must be released."""
+        """Keep the first length tokens only. False: the model cannot (recurrent state, or less than
+        min_share), the sequence is unchanged and must be released."""
 
     def release(self, sequence: int) -> None:
         """Forget the sequence; its id is free. Tokens shared with others stay with them."""

@@ -20,7 +20,9 @@ from runner.engine.prefix_cache import (
     PrefixCache,
     PrefixMatch,
     PrefixSharing,
+    PrefixSource,
     SlotSource,
+    common_tokens,
     is_superseded,
 )
 from runner.engine.running_sequence import RunningSequence
@@ -47,7 +49,7 @@ class KvCache:
         capacity = backend.capacity
         self.sharing = sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
         self.pool = Pool(capacity.pool_tokens, capacity.block_size)
-        self.prefixes = PrefixCache(sharing)
+        self.prefixes = PrefixCache(sharing, backend.min_share if capacity.window else None)
         self.swap = SwapSpace(backend, sharing, swap_bytes, token_s)
         self._backend = backend
         self._partial = capacity.partial_share
@@ -112,9 +114,11 @@ class KvCache:
         self.pool.append(running.slot, count)
 
     def trim(self, running: RunningSequence, count: int) -> None:
-        """The last count tokens leave."""
+        """The last count tokens leave, and all others where the backend has no way back."""
         running.computed -= count
-        self._backend.trim(running.slot, running.computed)
+        if not self._backend.trim(running.slot, running.computed):
+            self._backend.release(running.slot)
+            running.computed = 0
         self.pool.trim(running.slot, running.computed)
 
     def retire(self, running: RunningSequence) -> None:
@@ -126,7 +130,7 @@ class KvCache:
 
     def keep_state(self, running: RunningSequence) -> None:
         """Keep what is computed of a running sequence as if it had finished, if there is an id for
-        it: from a recurrent state there is no way back."""
+        it: from a recurrent state, and from an attention window, there is no way back."""
         if not self._free_slots and not self.evict_oldest():
             return
         slot, computed = self._free_slots.pop(), running.computed
@@ -152,6 +156,12 @@ class KvCache:
         copied = max((usable(copy, tokens, salt, adapters) for copy in copies), default=0)
         return max(copied, self.prefixes.known(tokens, salt, adapters))
 
+    def common(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
+        """The longest beginning of tokens that some sequence has too, whether it can be had from
+        there or not."""
+        sources: list[PrefixSource] = [*self.prefixes.sources(), *self.swap.entries()]
+        return max((common_tokens(each, tokens, salt, adapters) for each in sources), default=0)
+
     def drop(self, entry: FinishedSequence | SwappedSequence) -> None:
         """A finished sequence leaves, and nothing of it stays."""
         if isinstance(entry, SwappedSequence):
@@ -169,6 +179,8 @@ class KvCache:
     def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> RunningSequence:
         """A finished source that the sequence continues is taken over, with or without its answer;
         so is the last one left when there is no other id."""
+        if match is not None and self.prefixes.has_lost(match):  # the cache has grown meanwhile
+            match = self.prefixes.longest_match(*sequence.prefix)
         source = None if match is None else match.source
         if match is not None and isinstance(source, FinishedSequence):
             length, continued = match.length, match.length == source.computed

@@ -11,7 +11,7 @@ nor the pool: it names sequences by their id.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -22,13 +22,12 @@ from runner.types import Adapters
 
 class PrefixSource(Protocol):
     """A sequence whose first computed tokens others may have, those of another salt no more than
-    public ones. A share of less than min_match of them is not possible. What comes after the first
-    prompt tokens is an answer; None: it is not known what is."""
+    public ones. What comes after the first prompt tokens is an answer; None: it is not known what
+    is."""
 
     tokens: array[int]
     computed: int
     salt: str | None
-    min_match: int
     public: int
     adapters: Adapters
 
@@ -54,7 +53,6 @@ class FinishedSequence:
     tokens: array[int]
     computed: int
     salt: str | None = None
-    min_match: int = 0
     public: int = 0
     adapters: Adapters = ()
     prompt: int | None = None
@@ -82,6 +80,15 @@ def _open(source: PrefixSource, salt: str | None, adapters: Adapters) -> int:
     return len(source.tokens) if source.salt == salt else source.public
 
 
+def common_tokens(
+    source: PrefixSource, tokens: array[int], salt: str | None, adapters: Adapters
+) -> int:
+    """How much of the beginning of tokens, but not all of it, source holds, whether the backend
+    can give it or not."""
+    limit = min(_open(source, salt, adapters), source.computed, len(tokens) - 1)
+    return common_prefix(source.tokens, tokens, limit)
+
+
 @dataclass(frozen=True, slots=True)
 class PrefixSharing:
     """What the backend can make of a source. partial False: it can only be used as a whole.
@@ -96,18 +103,18 @@ class PrefixSharing:
         tokens: array[int],
         salt: str | None = None,
         adapters: Adapters = (),
+        least: int | None = None,
     ) -> int:
-        """How much of the beginning of tokens, but not all of it, source gives."""
+        """How much of the beginning of tokens, but not all of it, source gives. least: where it is
+        not partial, how much it must be now; None: all of source."""
         limit = min(_open(source, salt, adapters), source.computed, len(tokens) - 1)
-        if not self.partial and limit < source.computed:
+        least = 0 if self.partial else source.computed if least is None else least
+        if limit < least:
             return 0
         length = common_prefix(source.tokens, tokens, limit)
-        if length == source.computed:
-            return length
-        if not self.partial:
-            return 0
-        length = whole_image_length(tokens, length - length % self.block_size)
-        return length if length >= source.min_match else 0
+        if length < source.computed:
+            length = whole_image_length(tokens, length - length % self.block_size)
+        return length if length >= least else 0
 
     def shared(self, outer: PrefixSource, inner: PrefixSource) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
@@ -116,22 +123,24 @@ class PrefixSharing:
         if not self.partial and limit < outer.computed:
             return 0
         length = common_prefix(outer.tokens, inner.tokens, limit)
-        if length < outer.min_match:
-            return 0
         return length if self.partial or length == limit else 0
 
     def covers(self, outer: PrefixSource, inner: PrefixSource) -> bool:
         """True when every use of inner can be had from outer."""
-        if outer.min_match > inner.min_match or outer.public < inner.public:
-            return False
-        return self.shared(outer, inner) == inner.computed
+        return outer.public >= inner.public and self.shared(outer, inner) == inner.computed
 
 
 class PrefixCache:
     """Running and finished sequences by their tokens."""
 
-    def __init__(self, sharing: PrefixSharing | None = None) -> None:
-        """sharing: what matches may be; None: anything."""
+    def __init__(
+        self,
+        sharing: PrefixSharing | None = None,
+        min_share: Callable[[int], int] | None = None,
+    ) -> None:
+        """sharing: what matches may be; None: anything. min_share: of a sequence that is not
+        partial, how many of its first tokens others must have now at least; None: all."""
+        self._min_share = min_share
         self._sharing = PrefixSharing() if sharing is None else sharing
         self._running: dict[int, SlotSource] = {}
         self._finished: dict[int, FinishedSequence] = {}  # in order of use, the oldest first
@@ -173,12 +182,16 @@ class PrefixCache:
             source.tokens[: source.computed],
             source.computed,
             salt=source.salt,
-            min_match=source.min_match,
             public=min(source.public, source.computed),
             adapters=source.adapters,
             prompt=source.prompt,
         )
         return kept
+
+    def sources(self) -> Iterator[SlotSource]:
+        """All sequences, the running ones first."""
+        yield from self._running.values()
+        yield from self._finished.values()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -195,14 +208,20 @@ class PrefixCache:
         """The source that holds most of the beginning of tokens. At least one token is left
         over, since only computing one gives the logits of the next."""
         best: PrefixMatch[SlotSource] | None = None
-        for source in self._sources():
-            length = self._sharing.usable(source, tokens, salt, adapters)
+        for source in self.sources():
+            least = None if self._min_share is None else self._min_share(source.slot)
+            length = self._sharing.usable(source, tokens, salt, adapters, least)
             if length and (best is None or length >= best.length):
                 best = PrefixMatch(source, length)
         if best is not None and best.source.slot in self._finished:
             slot = best.source.slot  # it is the most recently used one now
             self._finished[slot] = self._finished.pop(slot)
         return best
+
+    def has_lost(self, match: PrefixMatch[SlotSource]) -> bool:
+        """Whether its source gives less of its beginning than that by now."""
+        least = None if self._min_share is None else self._min_share(match.source.slot)
+        return least is not None and match.length < least
 
     def known(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
         """How many of the first tokens a source gives now. Changes nothing, and may be asked from
@@ -217,7 +236,7 @@ class PrefixCache:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
         best: PrefixMatch[SlotSource] | None = None
-        if not self._sharing.partial:
+        if not self._sharing.partial and self._min_share is None:
             return None
         for source in self._running.values():
             if source.computed + 1 >= len(source.tokens):
@@ -235,8 +254,4 @@ class PrefixCache:
         return max((self._sharing.shared(o, entry) for o in self._others(entry)), default=0)
 
     def _others(self, entry: FinishedSequence) -> Iterator[SlotSource]:
-        return (source for source in self._sources() if source is not entry)
-
-    def _sources(self) -> Iterator[SlotSource]:
-        yield from self._running.values()
-        yield from self._finished.values()
+        return (source for source in self.sources() if source is not entry)

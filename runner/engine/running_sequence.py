@@ -13,12 +13,12 @@ from runner.engine.sequence import Sequence
 
 
 class RunningSequence:
-    """tokens[:computed] are in the backend's cache under the id slot; fewer than min_match of them
-    cannot be shared. row computes the next token once the prompt is computed, and is kept from
-    step to step."""
+    """tokens[:computed] are in the backend's cache under the id slot. row computes the next token
+    once the prompt is computed, and is kept from step to step. state_ends: numbers of tokens, in
+    order, at each of which what is computed is kept for later prompts."""
 
     __slots__ = (
-        *("adapters", "computed", "min_match", "public", "row"),
+        *("adapters", "computed", "public", "row", "state_ends"),
         *("salt", "sequence", "slot", "tokens"),
     )
 
@@ -34,13 +34,13 @@ class RunningSequence:
         self.sequence = sequence
         self.slot = slot
         self.computed = computed
-        self.min_match = source.min_match if source is not None and computed else 0
         self.tokens: array[int] = sequence.tokens  # the same array
         self.salt = sequence.salt
         self.adapters = sequence.adapters
         self.public = sequence.public
         if source is not None and computed >= source.public:
             self.public = max(self.public, source.public)
+        self.state_ends: tuple[int, ...] = ()
         self.row = Row(
             *(slot, sequence.last, computed, sequence.sampler, sequence.matcher),
             adapters=sequence.adapters,

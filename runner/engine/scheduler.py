@@ -36,7 +36,7 @@ RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many mo
 RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
 PATIENCE_STEPS = 512  # what waits for longer has a turn before all others: half a minute on 2 cores
 TURN_TOKENS = 32  # of such a turn
-STATE_TOKENS = 256  # of a prompt, from which on a recurrent state is kept for later ones,
+STATE_TOKENS = 256  # of a prompt, from which on a state is kept for later ones, and between two,
 STATE_END_TOKENS = 16  # without its last tokens: in them a template writes that an answer begins
 PRICE = 1  # for each token of a sequence that loses its cells, in prompt tokens
 
@@ -179,7 +179,7 @@ class Scheduler:
         self.cache.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
         for running, count in step.chunks:
             self.cache.append(running, count)
-            if running.computed == self._state_end(running):
+            if running.computed in running.state_ends:
                 self.cache.keep_state(running)
             again = max(0, running.sequence.charged - (running.computed - count))
             self.share.charge(running.client, max(0, count - again))
@@ -324,21 +324,26 @@ class Scheduler:
     def _chunk_tokens(self, running: RunningSequence, budget: int, *, alone: bool) -> int:
         free = self.cache.pool.free + self.cache.pool.idle - self._reserved
         limit, images = min(budget, running.pending), running.sequence.images
-        if running.computed < (end := self._state_end(running)):
+        end = next((end for end in running.state_ends if end > running.computed), None)
+        if end is not None:
             limit = min(limit, end - running.computed)
         if images is None or min(limit, free) <= 0:
             return min(limit, free)
         return images.portion(running.computed, limit, free, alone)
 
-    def _state_end(self, running: RunningSequence) -> int:
-        """The number of tokens of which the state is kept, where a part of a sequence cannot be had
-        from the whole; 0: none."""
+    def _state_ends(self, running: RunningSequence, common: int) -> tuple[int, ...]:
+        """Where states are kept, if a part of a sequence cannot be had from the whole: where an
+        earlier prompt went on otherwise (common), where others may begin too, and at the end."""
         sequence, prompt = running.sequence, running.prompt
         plain = sequence.images is None and not sequence.prompt_only
         if self._partial_share or prompt is None or not plain:
-            return 0
-        end = prompt - STATE_END_TOKENS
-        return end if end - (sequence.cached or 0) >= STATE_TOKENS else 0
+            return ()
+        last, ends = sequence.cached or 0, []
+        for end in sorted((common, sequence.public, prompt - STATE_END_TOKENS)):
+            if end - last >= STATE_TOKENS and end <= prompt - STATE_END_TOKENS:
+                ends.append(end)
+                last = end
+        return tuple(ends)
 
     def _candidates(self, chunks: Chunks) -> Iterator[RunningSequence]:
         """Running prompts and queued ones, which are admitted only when they are asked for: after
@@ -448,6 +453,7 @@ class Scheduler:
         return True
 
     def _admit(self, sequence: Sequence, match: Match | None) -> RunningSequence:
+        common = 0 if self._partial_share else self.cache.common(*sequence.prefix)
         try:
             running = self.cache.allocate(sequence, match, self._reserved)
         except Exception:
@@ -455,6 +461,7 @@ class Scheduler:
             raise
         if sequence.cached is None:
             sequence.cached = running.computed
+        running.state_ends = self._state_ends(running, common)
         later = (at for at, item in enumerate(self.prefilling) if self._passes(sequence, item))
         self.prefilling.insert(next(later, len(self.prefilling)), running)
         self.share.start(sequence.client)

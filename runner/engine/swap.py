@@ -41,7 +41,6 @@ class SwappedSequence:
     computed: int
     state: SavedState
     salt: str | None = None
-    min_match: int = 0
     public: int = 0
     adapters: Adapters = ()
     prompt: int | None = None
@@ -183,7 +182,6 @@ class SwapSpace:
         self.size_bytes = self.tokens = 0
 
     def _keep(self, copy: SwappedSequence) -> None:
-        copy.min_match = copy.computed if self._backend.capacity.whole_copies else 0
         self._entries[copy] = None
         self.size_bytes += copy.held_bytes
         self.tokens += copy.computed

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from modelfile.cache_types import torch_cache_type
 from runner.errors import InsufficientMemory
+from runner.models.cache_size import CacheSize, window_cells, window_sequences
 from runner.models.device_plan import GPU_HEADROOM_BYTES, DevicePlan, plan_devices
 from runner.models.device_split import check_devices, check_ranks, chosen_gpus
 from runner.models.devices import Device
@@ -62,24 +63,25 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """How a model is loaded, and the memory that takes. pool_token_bytes: of the cache, and
-    step_token_bytes: of a step's buffers, for each token that the cache can hold. request: what was
-    wanted; devices: that its backend could use."""
+    """How a model is loaded, and the memory that takes: of the cache, and step_token_bytes of a
+    step's buffers for each token that the cache can hold. request: what was wanted; devices: that
+    its backend could use."""
 
     load_plan: LoadPlan
     estimate: MemoryEstimate
-    pool_token_bytes: float = 0.0
+    cache: CacheSize = field(default_factory=CacheSize)
     step_token_bytes: float = 0.0
     request: LoadRequest = field(default_factory=LoadRequest)
     devices: tuple[Device, ...] = ()
 
     def with_pool(self, pool_tokens: int) -> MemoryPlan:
         """The plan with a cache of another size."""
-        more = pool_tokens - self.load_plan.pool_tokens
+        size_bytes, now = self.cache.size_bytes, self.load_plan.pool_tokens
+        step_bytes = int((pool_tokens - now) * self.step_token_bytes)
         estimate = replace(
             self.estimate,
-            cache_bytes=self.estimate.cache_bytes + int(more * self.pool_token_bytes),
-            compute_bytes=self.estimate.compute_bytes + int(more * self.step_token_bytes),
+            cache_bytes=self.estimate.cache_bytes + size_bytes(pool_tokens) - size_bytes(now),
+            compute_bytes=self.estimate.compute_bytes + step_bytes,
         )
         load_plan = replace(self.load_plan, pool_tokens=pool_tokens)
         return replace(self, load_plan=load_plan, estimate=estimate)
@@ -89,9 +91,8 @@ class MemoryPlan:
         memory allow that: what it holds now is copied meanwhile. None: they do not, or it may not
         have so many."""
         pool = self.load_plan.pool_tokens
-        free_bytes -= int(pool * self.pool_token_bytes)
-        token_bytes = self.pool_token_bytes + self.step_token_bytes
-        affordable = pool + int(max(0, free_bytes) // max(1.0, token_bytes))
+        free_bytes -= self.cache.size_bytes(pool)
+        affordable = self.cache.affordable(pool, free_bytes, self.step_token_bytes)
         most = min(self.load_plan.max_pool_tokens or pool, affordable)
         return self.with_pool(min(most, max(tokens, 2 * pool))) if pool < tokens <= most else None
 
@@ -102,14 +103,18 @@ def context_length(shape: ModelShape, request: LoadRequest) -> int:
     return max(1, min(request.num_ctx or DEFAULT_CONTEXT, shape.context_length))
 
 
-def pool_tokens(context: int, num_parallel: int, bytes_per_token: float, free_bytes: int) -> int:
+def pool_tokens(context: int, num_parallel: int, cache: CacheSize, free_bytes: int) -> int:
     """Tokens of cache over all sequences. Every request at once could fill its context; that is
     affordable only up to POOL_SHARE of free memory and MAX_POOL_TOKENS, past which requests
     share, and the scheduler preempts. Never less than one full context."""
-    share = free_bytes * POOL_SHARE
-    affordable = int(share / bytes_per_token) if bytes_per_token else MAX_POOL_TOKENS
-    wanted = min(max(1, num_parallel) * context, MAX_POOL_TOKENS)
-    return max(context, min(wanted, affordable))
+    affordable = cache.affordable(0, free_bytes * POOL_SHARE)
+    if not cache.size_bytes(MAX_POOL_TOKENS):
+        affordable = MAX_POOL_TOKENS
+    return max(context, min(_several_contexts(context, num_parallel), affordable))
+
+
+def _several_contexts(context: int, num_parallel: int) -> int:
+    return min(max(1, num_parallel) * context, MAX_POOL_TOKENS)
 
 
 def max_sequences(num_parallel: int) -> int:
@@ -160,32 +165,36 @@ def _plan(
     cache_type: str,
 ) -> MemoryPlan:
     context, torch = context_length(shape, request), files.backend == "torch"
-    per_token = shape.cache_bytes_per_token(cache_type) * _copies(shape, request)
     gpus = budget.usable(files.backend, request)
-    pool = pool_tokens(context, request.num_parallel, per_token, _for_cache(shape, budget, gpus))
     growing = _can_grow(files, gpus, request)
+    windows = files.backend == "llamacpp" and not files.embedding
+    cache = cache_size(shape, request, cache_type, windows=windows, growing=growing)
+    pool = pool_tokens(context, request.num_parallel, cache, _for_cache(shape, budget, gpus))
     if growing:
         pool = min(pool, max(context, START_POOL_TOKENS, shape.original_context + 1))
     batch = min(max(1, request.num_batch or BATCH_TOKENS), pool)
     step_bytes = compute_bytes(shape, batch, pool, request.flash_attention)
     step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
-    estimate = MemoryEstimate(shape.all_weights_bytes, int(per_token * pool), step_bytes)
+    estimate = MemoryEstimate(shape.all_weights_bytes, cache.size_bytes(pool), step_bytes)
     if torch:
-        estimate, split = _placed_by_torch(shape, estimate, per_token, request, gpus)
+        estimate, split = _placed_by_torch(shape, estimate, cache.token_bytes, request, gpus)
     else:
-        split = plan_devices(shape, estimate, request, gpus, budget.free_bytes)
+        weighed = _by_cells(shape, cache, pool)
+        split = plan_devices(weighed, estimate, request, gpus, budget.free_bytes)
+    sequences = window_sequences if cache.window_cells else max_sequences
     load = LoadPlan(
         path=files.path,
         backend=files.backend,
         context_length=context,
         pool_tokens=pool,
         max_pool_tokens=pool if growing else None,
-        max_sequences=max_sequences(request.num_parallel),
+        max_sequences=min(MAX_SEQUENCES, sequences(request.num_parallel)),
         max_running=max(1, request.num_parallel),
         batch_tokens=batch,
         threads=request.num_thread,
         gpu_layers=split.layers,
         kv_cache_type=cache_type,
+        window_cache=cache.window_cells > 0,
         flash_attention=request.flash_attention,
         use_mmap=request.use_mmap,
         gpu_devices=tuple(device.name for device in split.devices),
@@ -211,7 +220,36 @@ def _plan(
         # One sequence may fill the pool, but where buffers are made for the context
         sequence_tokens=None if files.embedding or torch else min(pool, shape.context_length),
     )
-    return MemoryPlan(load, split.add_to(estimate), per_token, step_token_bytes, request, gpus)
+    return MemoryPlan(load, split.add_to(estimate), cache, step_token_bytes, request, gpus)
+
+
+def cache_size(
+    shape: ModelShape, request: LoadRequest, cache_type: str, *, windows: bool, growing: bool
+) -> CacheSize:
+    """Layers with an attention window hold that only where it is less for all sequences than what
+    the cache may hold in the end. windows: the backend can do so. growing: the cache may become as
+    long as the model's context."""
+    every = shape.cache_bytes_per_token(cache_type) * _copies(shape, request)
+    in_windows = shape.window_bytes_per_token(cache_type)
+    if not (windows and in_windows):
+        return CacheSize(every)
+    context = context_length(shape, request)
+    most = max(
+        shape.context_length if growing else context,
+        _several_contexts(context, request.num_parallel),
+    )
+    batch = max(1, request.num_batch or BATCH_TOKENS)
+    cells = window_cells(shape.window, request.num_parallel, batch)
+    return CacheSize(every) if cells >= most else CacheSize(every - in_windows, in_windows, cells)
+
+
+def _by_cells(shape: ModelShape, cache: CacheSize, pool: int) -> ModelShape:
+    """The shape with as many heads in each layer as its part of the cache is large."""
+    if not cache.window_cells:
+        return shape
+    held = (pool, min(pool, cache.window_cells))
+    layers = zip(shape.heads_kv, shape.window_layers, strict=True)
+    return replace(shape, heads_kv=tuple(heads * held[window] for heads, window in layers))
 
 
 def _for_cache(shape: ModelShape, budget: MemoryBudget, gpus: Sequence[Device]) -> int:
@@ -278,9 +316,9 @@ def _with_growth(
     wanted = max(shape.context_length, several)
     if pool <= shape.original_context:  # beyond it llama.cpp rotates keys otherwise
         wanted = min(wanted, shape.original_context)
-    half = plan.pool_token_bytes / 2
-    token_bytes = plan.pool_token_bytes + half + plan.step_token_bytes
-    affordable = pool + int(max(0.0, left - pool * half) // max(1.0, token_bytes))
+    half_bytes = plan.cache.size_bytes(pool) / 2
+    with_copy = plan.cache.times(1.5)
+    affordable = with_copy.affordable(pool, left - half_bytes, plan.step_token_bytes)
     most = max(pool, min(wanted, affordable))
     return replace(
         plan,

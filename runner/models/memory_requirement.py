@@ -14,7 +14,7 @@ from registry.bundle import Bundle
 from runner.errors import ModelInvalid
 from runner.models.load_request import load_request
 from runner.models.memory_estimate import compute_bytes
-from runner.models.memory_plan import context_length
+from runner.models.memory_plan import cache_size, context_length
 from runner.models.model_files import runs_on_torch
 from runner.models.model_shape import model_shape
 from runner.settings import Settings
@@ -44,13 +44,15 @@ def memory_requirement(bundle: Bundle, settings: Settings) -> MemoryRequirement 
     except (ModelInvalid, ModelfileError):
         return None
     context, cache_type = context_length(shape, request), request.kv_cache_type
-    if runs_on_torch(bundle, request.backend):
+    torch = runs_on_torch(bundle, request.backend)
+    if torch:
         cache_type = torch_cache_type(cache_type)
+    cache = cache_size(shape, request, cache_type, windows=not torch, growing=True)
     batch = request.num_batch or PARAMETERS["num_batch"].default
     return MemoryRequirement(
         context,
         shape.all_weights_bytes,
-        int(shape.cache_bytes_per_token(cache_type) * context),
+        cache.size_bytes(context),
         compute_bytes(shape, batch, context, request.flash_attention),
     )
 

@@ -14,6 +14,7 @@ from modelfile.load_quantization import loaded_bytes, quantized_tensors
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
+from runner.models.attention_window import attention_window
 from runner.models.layer_sizes import LayerSizes, layer_sizes
 from runner.models.model_files import draft_model, runs_on_torch
 from runner.models.vision import ProjectorShape, projector_of, projector_shape
@@ -35,7 +36,8 @@ class ModelShape:
     of the weights on a GPU, where that is not weights_bytes. work_bytes: what requests take beside
     the cache and the buffers of a step. original_context: beyond which positions are rotated in
     another way; 0: in one way only. experts: of a layer; 0: it has none. sizes: of the
-    weights of the model's own file; None: all its layers count as equal."""
+    weights of the model's own file; None: all its layers count as equal. window: of attention, in
+    tokens, for those of window_layers; 0: there are none."""
 
     weights_bytes: int
     context_length: int
@@ -53,6 +55,8 @@ class ModelShape:
     original_context: int = 0
     experts: int = 0
     sizes: LayerSizes | None = None
+    window: int = 0
+    window_layers: tuple[bool, ...] = ()
 
     @property
     def all_weights_bytes(self) -> int:
@@ -69,6 +73,12 @@ class ModelShape:
         """Keys and values of one token over all layers."""
         own = cache_bytes(cache_type, sum(self.heads_kv), self.key_length + self.value_length)
         return own if self.draft is None else own + self.draft.cache_bytes_per_token(cache_type)
+
+    def window_bytes_per_token(self, cache_type: str) -> float:
+        """Of them, those of the layers with an attention window; none of the draft model."""
+        layers = zip(self.heads_kv, self.window_layers, strict=False)
+        heads = sum(heads for heads, window in layers if window)
+        return cache_bytes(cache_type, heads, self.key_length + self.value_length)
 
 
 def model_shape(
@@ -113,6 +123,7 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
         return ModelShape(weights_bytes, context, 512, 1, 1, 1, (0,), 1, 1)
     embedding = _given(header.embedding_length, "embedding_length", header)
     layers = _given(header.block_count, "block_count", header)
+    window, window_layers = attention_window(header)
     return ModelShape(
         weights_bytes=weights_bytes,
         context_length=_given(header.context_length, "context_length", header),
@@ -126,6 +137,8 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
         original_context=_original_context(header),
         experts=header.expert_count or 0,
         sizes=layer_sizes(header.tensors, layers),
+        window=window,
+        window_layers=window_layers,
     )
 
 

@@ -125,6 +125,7 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             adapters=(),
             draft_tokens=0,
             draft_path=None,
+            window_cache=False,  # it goes back to where its proposals were wrong
             cpu_moe_layers=0,
             projector=None,
             tensor_parallel=1,

@@ -111,7 +111,7 @@ class PrefixLoader:
             public += part.length
         joined = self._backend.join_parts(states, len(held))
         return SwappedSequence(
-            held, len(held), joined, owner.salt, 0, public, owner.adapters, mapped=True
+            held, len(held), joined, owner.salt, public, owner.adapters, mapped=True
         )
 
 

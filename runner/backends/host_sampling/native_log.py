@@ -21,7 +21,8 @@ _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ER
 _CONTINUE = 5
 
 # The engine asks for more cache than there is as a matter of course and is told so by PoolFull.
-_EXPECTED = (b"failed to find a memory slot",)
+# What could not be restored is told by who wanted it.
+_EXPECTED = (b"failed to find a memory slot", b"error loading state")
 
 _recent: deque[str] = deque(maxlen=20)  # warnings and errors, for messages of failed loads
 _last_level = logging.DEBUG

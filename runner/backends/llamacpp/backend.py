@@ -47,6 +47,7 @@ from runner.backends.llamacpp.saved_sequence import (
 from runner.backends.llamacpp.small_batches import SmallBatchPolicy
 from runner.backends.llamacpp.vision.image_batch import ImageBatch
 from runner.backends.llamacpp.vision.positions import SequencePositions
+from runner.backends.llamacpp.window import AttentionWindow
 from runner.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class LlamaCppBackend(Backend):
         self._sampling = RowSampler(capacity.vocabulary)
         self._vision = vision
         self._adapters = Adapters(context, mixed)
+        full = parameters is None or parameters.swa_full
+        self._window = AttentionWindow(context, full=full) if capacity.window else None
         differ = vision is not None and vision.uses_mrope
         self._positions = SequencePositions() if differ else None
         self._images = None if vision is None else ImageBatch(context, self._positions)
@@ -153,7 +156,9 @@ class LlamaCppBackend(Backend):
         began_s = time.perf_counter()
         decoding = all(row.sampler is not None and len(row.tokens) == 1 and not row.draft
                        for row in rows)  # fmt: skip
-        if decoding and self.capacity.partial_share and self._grouping.separately(len(rows)):
+        capacity = self.capacity
+        can_part = decoding and (capacity.partial_share or capacity.window)
+        if can_part and self._grouping.separately(len(rows)):
             logits = self._compute_separately(rows)
             self._grouping.record_separate(len(rows), time.perf_counter() - began_s)
             return logits
@@ -176,8 +181,7 @@ class LlamaCppBackend(Backend):
             try:
                 self._decode([row])
             except PoolFull:
-                for done in rows[:at]:
-                    self.trim(done.sequence, done.position)
+                self._undo(rows[:at])
                 raise
             logits[at] = self._context.logits(1)[0]
         return logits
@@ -199,10 +203,15 @@ class LlamaCppBackend(Backend):
             text = [row for row in rows if row.image is None]
             logits = self._compute(text, outputs - len(ends)) if text else None
         except PoolFull:
-            for row in begun:
-                self.trim(row.sequence, row.position)
+            self._undo(begun)
             raise
         return logits if not ends else _interleave(rows, logits, ends)
+
+    def _undo(self, rows: Sequence[Row]) -> None:
+        """Forget what rows have computed. Raises BackendError when they cannot."""
+        for row in rows:
+            if not self.trim(row.sequence, row.position):
+                raise BackendError(f"sequence {row.sequence} lost what its next token sees")
 
     def _sample(self, rows: Sequence[Row], logits: LogitRows | None) -> list[SampledToken]:
         if logits is None:
@@ -230,21 +239,33 @@ class LlamaCppBackend(Backend):
         of the draft leaves the cache. Empty when there are no usable logits."""
         chosen = self._sampling.sample(row, logits)
         kept = max(len(chosen) - 1, 0)
-        if kept < len(row.draft):
-            self.trim(row.sequence, row.position + len(row.tokens) + kept)
+        end = row.position + len(row.tokens) + kept
+        if kept < len(row.draft) and not self.trim(row.sequence, end):
+            raise BackendError(f"the draft of sequence {row.sequence} cannot leave the cache")
         return chosen
 
     def share(self, source: int, target: int, length: int) -> None:
         self.capacity.check_sequence(target)
         held = self._length(source)
-        if not 0 < length <= held or (length < held and not self.capacity.partial_share):
+        if not max(1, self._min_length(source, held)) <= length <= held:
             raise BackendError(
                 f"cannot share {length} tokens of sequence {source}, which has {held}"
             )
-        end = self._position(source, length) if self.capacity.partial_share else -1
+        end = self._position(source, length) if length < held else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
+        if self._window is not None:
+            self._window.separate([target])
         if self._positions:
             self._positions.set_spans(target, self._positions.spans_before(source, length))
+
+    def min_share(self, sequence: int) -> int:
+        return self._min_length(sequence, self._length(sequence))
+
+    def _min_length(self, sequence: int, held: int) -> int:
+        """How few of its held tokens a sequence can be cut to."""
+        if self._window is not None:
+            return self._window.min_length(sequence)
+        return 0 if self.capacity.partial_share else held
 
     def merge(self, source: int, target: int, length: int) -> None:
         held = min(self._length(source), self._length(target))
@@ -259,6 +280,8 @@ class LlamaCppBackend(Backend):
     def trim(self, sequence: int, length: int) -> bool:
         self.capacity.check_sequence(sequence)
         start = self._position(sequence, length)
+        if self._window is not None and length < self._window.min_length(sequence):
+            return False
         done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
         if done and self._positions:
             self._positions.truncate(sequence, length)
@@ -298,6 +321,8 @@ class LlamaCppBackend(Backend):
     def grow(self, pool_tokens: int) -> None:
         resize(self._context, self._parameters, pool_tokens)
         self._adapters.moved()
+        if self._window is not None:
+            self._window.separate(range(self.capacity.max_sequences))
         tokens = native.llama_n_ctx(self._context.handle)
         self.capacity = replace(self.capacity, pool_tokens=tokens)
 

@@ -71,6 +71,7 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     params.n_batch = params.n_ubatch = min(plan.batch_tokens, plan.pool_tokens)
     # One more, through which parts of sequences are copied
     params.n_seq_max = _sequences(plan, copies_parts(model))
+    params.swa_full = not plan.window_cache
     # Room for logits is reserved in the compute buffer: one row a sequence and some for prompts
     # whose log-probabilities are asked for, not one a token
     params.n_outputs_max = params.n_seq_max + MAX_SCORE_TOKENS + max_draft_tokens(plan, model)
@@ -121,7 +122,6 @@ def _common(plan: LoadPlan, model: Any) -> Any:
     params.flash_attn_type = _FLASH_ATTENTION[plan.flash_attention]
     params.kv_unified = True
     params.offload_kqv = True
-    params.swa_full = True  # a prefix can be shared and trimmed beyond the attention window
     params.no_perf = True
     params.rope_freq_base = plan.rope_frequency_base
     params.rope_freq_scale = plan.rope_frequency_scale
@@ -135,7 +135,7 @@ def is_recurrent(model: Any) -> bool:
 
 def copies_parts(model: Any) -> bool:
     """Whether sequences are copied in parts. Not those of layers with an attention window, of which
-    llama.cpp copies the last cells only."""
+    llama.cpp copies the last cells only: of the window."""
     return not is_recurrent(model) and native.llama_model_n_swa(model) == 0
 
 

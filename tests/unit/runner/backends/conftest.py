@@ -126,6 +126,8 @@ def _add_metadata(writer: gguf.GGUFWriter, model: TinyModel) -> None:
         writer.add_expert_used_count(2)
     if model.sliding_window is not None:
         writer.add_sliding_window(model.sliding_window)
+    if model.architecture == "gemma3":
+        writer.add_sliding_window_pattern(2)
     if model.pooling is not None:
         writer.add_pooling_type(gguf.PoolingType(model.pooling))
     if model.chat_template is not None:
@@ -180,6 +182,18 @@ def _qwen3(model: TinyModel, size: int) -> Layout:
     for block in range(model.blocks):
         layout += [(f"blk.{block}.attn_{name}_norm.weight", (model.width // 4,)) for name in "qk"]
     return [*layout, ("cls.output.weight", (len(model.labels), model.width))]
+
+
+def _gemma3(model: TinyModel, size: int) -> Layout:
+    """The first of two blocks sees a window only."""
+    layout, width = _llama(model, size), model.width
+    for block in range(model.blocks):
+        layout += [(f"blk.{block}.attn_{name}_norm.weight", (width // 4,)) for name in "qk"]
+        layout += [
+            (f"blk.{block}.{name}.weight", (width,))
+            for name in ("post_attention_norm", "post_ffw_norm")
+        ]
+    return layout
 
 
 def _mamba(model: TinyModel, size: int) -> Layout:
@@ -268,6 +282,7 @@ def _bert(model: TinyModel, size: int) -> Layout:
 _LAYOUTS: dict[str, Callable[[TinyModel, int], Layout]] = {
     "llama": _llama,
     "qwen3": _qwen3,
+    "gemma3": _gemma3,
     "mamba": _mamba,
     "jamba": _jamba,
     "lfm2": _lfm2,

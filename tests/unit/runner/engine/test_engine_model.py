@@ -200,16 +200,15 @@ class EngineModel(RuleBasedStateMachine):
         slots=st.integers(1, 8),
         batch=st.sampled_from([8, 33, 64, 200]),
         idle=st.sampled_from([None, None, 0, 60]),
-        partial=st.sampled_from([True, True, True, False]),
+        sharing=st.sampled_from(["any", "any", "whole", "window"]),
         swap_tokens=st.sampled_from([0, 0, 130, 2000]),
         states=st.booleans(),
         drafts=st.sampled_from(["", "past", "30", "500"]),
-        whole=st.booleans(),
         growth=st.sampled_from([0, 0, 300, 2000]),
     )
     def begin(
-        self, pool: int, slots: int, batch: int, idle: int | None, partial: bool,
-        swap_tokens: int, states: bool, drafts: str, whole: bool, growth: int,
+        self, pool: int, slots: int, batch: int, idle: int | None, sharing: str,
+        swap_tokens: int, states: bool, drafts: str, growth: int,
     ) -> None:  # fmt: skip
         self.patches = ExitStack()
         for target, name, value in (
@@ -222,9 +221,9 @@ class EngineModel(RuleBasedStateMachine):
             (speculation_module, "choose", verify_all),
         ):
             self.patches.enter_context(patch.object(target, name, value))
-        draft_tokens = batch if drafts and partial else 0
-        capacity = Capacity(pool, slots, CONTEXT, batch, VOCABULARY, 1, partial, can_save=True,
-                            whole_copies=whole, draft_tokens=draft_tokens,
+        draft_tokens = batch if drafts and sharing != "whole" else 0
+        capacity = Capacity(pool, slots, CONTEXT, batch, VOCABULARY, 1, sharing == "any",
+                            window=sharing == "window", can_save=True, draft_tokens=draft_tokens,
                             hidden_states=states)  # fmt: skip
         self.backend = Spoiling(capacity)
         self.swap_bytes = swap_tokens * STATE_TOKEN_BYTES

@@ -30,6 +30,7 @@ from runner.errors import (
 )
 from runner.library.library import Library
 from runner.models import manager as manager_module
+from runner.models.cache_size import CacheSize
 from runner.models.devices import ProbeFacts
 from runner.models.manager import Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
@@ -396,7 +397,7 @@ async def test_a_cache_grows_into_free_memory_and_that_of_idle_models(
     async with manager.lease("a") as lease:
         load = lease.resident.load
         plan = replace(load.plan.load_plan, max_pool_tokens=limit)
-        load.plan = replace(load.plan, load_plan=plan, pool_token_bytes=16_384.0)
+        load.plan = replace(load.plan, load_plan=plan, cache=CacheSize(16_384.0))
         before = load.plan.estimate.host_bytes
         idle, worker = starter.started
         assert await worker.grow_pool(tokens) == expected

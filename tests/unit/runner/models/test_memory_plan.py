@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from runner.errors import InsufficientMemory
+from runner.models.cache_size import CacheSize
 from runner.models.devices import Device
 from runner.models.load_request import LoadRequest
 from runner.models.memory_estimate import compute_bytes, gib
@@ -327,7 +328,7 @@ def test_sizes_read_well(size: int, text: str) -> None:
 def test_the_pool_always_holds_one_context_and_never_more_than_asked(
     context: int, parallel: int, per_token: float, free: int
 ) -> None:
-    pool = pool_tokens(context, parallel, per_token, free)
+    pool = pool_tokens(context, parallel, CacheSize(per_token), free)
     assert context <= pool <= max(context, min(max(1, parallel) * context, MAX_POOL_TOKENS))
 
 

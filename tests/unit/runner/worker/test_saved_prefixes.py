@@ -140,7 +140,7 @@ def test_once_the_daemon_fails_it_is_not_asked_again(backend: Backend) -> None:
 
 
 def copy_of(count: int, salt: str = "model:key:", public: int = 0) -> SwappedSequence:
-    return SwappedSequence(TOKENS[:count], count, Parts(count), salt, 0, public)
+    return SwappedSequence(TOKENS[:count], count, Parts(count), salt, public)
 
 
 def saver_with(client: Client, backend: Backend, compute_s: float | None = 0.01) -> PrefixSaver:

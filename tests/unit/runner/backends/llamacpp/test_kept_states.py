@@ -75,3 +75,29 @@ def test_states_leave_when_ids_are_short(open_model: Open) -> None:
         ask(running, [1, number + 5, *TOKENS[:300]], 2)
     assert ask(running, [1, 28, *TOKENS[:280], *TOKENS[400:420]], 2)[1] == 0
     assert ask(running, [1, 28, *TOKENS[:300]], 2)[1] == 302 - STATE_END_TOKENS
+
+
+@pytest.mark.parametrize("swap_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("architecture", ["mamba", "jamba", "lfm2"])
+def test_a_second_turn_computes_only_what_is_new(
+    open_model: Open, architecture: str, swap_bytes: int
+) -> None:
+    running = engine(open_model, architecture, swap_bytes)
+    answer, _ = ask(running, TOKENS[:600], 40)
+    said = [*TOKENS[:600], *answer]
+    ask(running, TOKENS[100:500])
+    second, cached = ask(running, [*said, 7, 8, 9])
+    assert cached == len(said) - 1, "the last token of an answer is not computed"
+    assert second == ask(engine(open_model, architecture), [*said, 7, 8, 9])[0]
+
+
+@pytest.mark.parametrize("swap_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("architecture", ["mamba", "jamba", "lfm2"])
+def test_prompts_share_what_the_second_of_them_shows_to_be_common(
+    open_model: Open, architecture: str, swap_bytes: int
+) -> None:
+    running = engine(open_model, architecture, swap_bytes)
+    prompts = [[*TOKENS[:500], *(10 + number for _ in range(300))] for number in range(4)]
+    found = [ask(running, prompt) for prompt in prompts]
+    assert [cached for _, cached in found] == [0, 0, 500, 500]
+    assert found[3][0] == ask(engine(open_model, architecture), prompts[3])[0]

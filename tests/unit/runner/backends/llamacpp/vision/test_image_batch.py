@@ -283,7 +283,7 @@ def test_an_image_comes_back_from_the_swap(kind: str, harness: Load, answer: int
     run.run()
     run.submit("again", text + " and " + MARK, (image(1), image(2)))
     run.run()
-    whole = run.model.backend.capacity.whole_copies
+    whole = run.model.backend.capacity.window
     assert whole is (kind == "gemma3"), "its copies lack what the attention window hides"
     used = run.cached["again"] > len(run.library.tokens(image(1)))
     assert used or (whole and answer > 1), "all of the copy is wanted, or it may be cut"
