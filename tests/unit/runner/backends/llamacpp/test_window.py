@@ -44,6 +44,8 @@ class Run:
     engine: Engine
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
+    drafted: int = 0
+    confirmed: int = 0
 
     def submit(
         self, id: str, tokens: Sequence[int], answer_tokens: int = 12, **fields: object
@@ -65,7 +67,10 @@ class Run:
         for id, delta in output.deltas:
             if delta.finish is not None:
                 self.answers[id] = delta.finish.tokens
-                self.cached[id] = delta.finish.usage.cached_tokens
+                usage = delta.finish.usage
+                self.cached[id] = usage.cached_tokens
+                self.drafted += usage.drafted_tokens
+                self.confirmed += usage.confirmed_tokens
 
     def ask(self, tokens: Sequence[int], answer_tokens: int = 12) -> tuple[tuple[int, ...], int]:
         """The tokens of prompt and answer, and how many of the prompt were not computed."""
@@ -176,6 +181,7 @@ def many_requests(run: Run) -> None:
 def a_full_context(run: Run) -> None:
     run.submit("shifted", TOKENS[:1900], 300, n_keep=50)
     run.drain()
+    assert len(run.answers["shifted"]) < 1900, "a part of the prompt has left the context"
 
 
 def test_windows_that_were_shared_are_separate_once_the_cache_has_grown(open_model: Open) -> None:
@@ -211,6 +217,8 @@ def test_answers_are_those_of_layers_that_hold_everything(
     for run in runs:
         scenario(run)
     assert runs[0].answers == runs[1].answers != {}
+    if "draft" in fields:
+        assert 0 < runs[0].confirmed < runs[0].drafted
 
 
 @pytest.mark.parametrize("swap_bytes", [0, 1 << 30])
