@@ -10,6 +10,7 @@ import torch
 
 from runner.backends.backend import Row
 from runner.backends.torch.backend import TorchBackend
+from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.loader import LoadedModel, build_model, generator
 from runner.backends.torch.loading.memory_plan import plan_memory
 from runner.backends.torch.loading.weights import WeightPlacement
@@ -54,8 +55,9 @@ def load(values: Mapping[str, Any], quantization: str, device: str, **plan: Any)
         memory.dtype, torch.device(device), context, memory.packed, memory.narrow
     )
     with torch.inference_mode():
-        model = build_model(source, place)
-        backend = generator(asked, LoadedModel(source.config, memory, model, context))
+        adapters = LoraAdapters(None, place.dtype, place.device)
+        model = build_model(source, place, adapters=adapters)
+        backend = generator(asked, LoadedModel(source.config, memory, model, context, adapters))
     assert isinstance(backend, TorchBackend)
     weights = computed_bytes(source, values)
     return Loaded(backend, weights, memory.block_bytes / memory.block_size)
