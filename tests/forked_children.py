@@ -6,7 +6,7 @@ They remain children of the daemon, with the streams, sockets, environment, fold
 it gives them. What differs: the command line that the system shows is that of the daemon's parent,
 and so is what it shows of the environment, but each has a name of its own ("jobs convert"); the
 memory is shared with the daemon until it changes.
-EXECUTED=1 in a daemon's environment: they are started as ever.
+EXECUTED=1 in a daemon's environment, or where it sends traces: they are started as ever.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def preload(more: Sequence[str] = ()) -> None:
 def fork_children() -> None:
     """Let this process, and the children that it forks, fork the workers, ranks and jobs that they
     would start as `python -I -m MODULE`, unless told otherwise."""
-    if EXECUTED not in os.environ:
+    # OpenTelemetry starts a thread in what is forked, and a sandbox is for processes without
+    traced = any(name.startswith("OTEL_") for name in os.environ)
+    if EXECUTED not in os.environ and not traced:
         subprocess.Popen = _Popen  # type: ignore[misc]  # asyncio's as well
 
 

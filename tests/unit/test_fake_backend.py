@@ -167,7 +167,7 @@ def test_a_full_pool_changes_nothing() -> None:
 def test_a_recurrent_model_shares_and_keeps_whole_sequences_only() -> None:
     echo = backend(partial=False)
     echo.step([Row(0, [1] * 5, 0)])
-    with pytest.raises(BackendError, match="whole"):
+    with pytest.raises(BackendError, match="too few"):
         echo.share(0, 1, 3)
     echo.share(0, 1, 5)
     assert not echo.trim(0, 3)
