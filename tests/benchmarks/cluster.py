@@ -34,6 +34,9 @@ from tests.cluster.machines import Machines
 from tests.conftest import running_daemon
 from tests.real.models import given
 
+CLIENTS = (
+    32  # so many as two replicas compute at once; with fewer, each would compute smaller steps
+)
 _ids = itertools.count()
 
 
@@ -181,8 +184,8 @@ async def measure(machines: Machines, only: set[str], rounds: int) -> None:
         rates = []
         for count in (1, 2):
             worker = await deployed(model, count)
-            await throughput(worker, model, 16, 32)
-            rates.append(await throughput(worker, model, 16, 128))
+            await throughput(worker, model, CLIENTS, 32)
+            rates.append(await throughput(worker, model, CLIENTS, 128))
             if (model, count) == ("ember", 2):
                 waits = [await shared_prompts(worker, "hearth", 16, 6)]
             await worker.close()
