@@ -110,7 +110,12 @@ class Suite:
         result.compile_ms = (time.process_time() - began_s) * 1e3
         for value in valid:
             written = judge.allowed(value)
-            if written is None or not self._as_tokens(case, written[0], result):
+            try:
+                allowed = written is not None and self._as_tokens(case, written[0], result)
+            except InvalidRequest as error:  # its time limit is near what it takes
+                result.refused = error.message
+                return result
+            if not allowed:
                 result.valid_refused.append(value)
         result.invalid_allowed = [value for value in invalid if judge.allowed(value) is not None]
         return result
