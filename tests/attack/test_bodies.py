@@ -142,9 +142,9 @@ def workers(daemon: RunningDaemon) -> list[int]:
 
 
 def memory_mib(pid: int, field: str = "VmRSS") -> float:
-    """What a process has: VmRSS now, VmHWM at most since it was reset."""
+    """What a process has: VmRSS now, VmHWM at most since it was reset. 0: it has ended."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
 def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes) -> None:
