@@ -117,10 +117,11 @@ def _several_contexts(context: int, num_parallel: int) -> int:
     return min(max(1, num_parallel) * context, MAX_POOL_TOKENS)
 
 
-def max_sequences(num_parallel: int) -> int:
+def max_sequences(num_parallel: int, *, windows: bool = False) -> int:
     """Sequence ids: one for each running request, and ids that keep the prefixes of ended
-    ones."""
-    return min(MAX_SEQUENCES, max(1, num_parallel) * 2 + 8)
+    ones. windows: layers have a window for each of them."""
+    wanted = window_sequences(num_parallel) if windows else max(1, num_parallel) * 2 + 8
+    return min(MAX_SEQUENCES, wanted)
 
 
 def plan_memory(
@@ -167,28 +168,25 @@ def _plan(
     context, torch = context_length(shape, request), files.backend == "torch"
     gpus = budget.usable(files.backend, request)
     growing = _can_grow(files, gpus, request)
-    windows = files.backend == "llamacpp" and not files.embedding
-    cache = cache_size(shape, request, cache_type, windows=windows, growing=growing)
+    cache = cache_size(shape, request, cache_type, windows=_has_windows(files), growing=growing)
     pool = pool_tokens(context, request.num_parallel, cache, _for_cache(shape, budget, gpus))
     if growing:
         pool = min(pool, max(context, START_POOL_TOKENS, shape.original_context + 1))
     batch = min(max(1, request.num_batch or BATCH_TOKENS), pool)
-    step_bytes = compute_bytes(shape, batch, pool, request.flash_attention)
-    step_token_bytes = compute_bytes(shape, batch, pool + 1, request.flash_attention) - step_bytes
+    step_bytes, step_token_bytes = _step_bytes(shape, request, batch, pool)
     estimate = MemoryEstimate(shape.all_weights_bytes, cache.size_bytes(pool), step_bytes)
     if torch:
         estimate, split = _placed_by_torch(shape, estimate, cache.token_bytes, request, gpus)
     else:
-        weighed = _by_cells(shape, cache, pool)
-        split = plan_devices(weighed, estimate, request, gpus, budget.free_bytes)
-    sequences = window_sequences if cache.window_cells else max_sequences
+        by_cells = _by_cells(shape, cache, pool)
+        split = plan_devices(by_cells, estimate, request, gpus, budget.free_bytes)
     load = LoadPlan(
         path=files.path,
         backend=files.backend,
         context_length=context,
         pool_tokens=pool,
         max_pool_tokens=pool if growing else None,
-        max_sequences=min(MAX_SEQUENCES, sequences(request.num_parallel)),
+        max_sequences=max_sequences(request.num_parallel, windows=cache.window_cells > 0),
         max_running=max(1, request.num_parallel),
         batch_tokens=batch,
         threads=request.num_thread,
@@ -241,6 +239,19 @@ def cache_size(
     batch = max(1, request.num_batch or BATCH_TOKENS)
     cells = window_cells(shape.window, request.num_parallel, batch)
     return CacheSize(every) if cells >= most else CacheSize(every - in_windows, in_windows, cells)
+
+
+def _has_windows(files: ModelFiles) -> bool:
+    """Whether what computes them can let layers hold their attention window only."""
+    return files.backend == "llamacpp" and not files.embedding
+
+
+def _step_bytes(shape: ModelShape, request: LoadRequest, batch: int, pool: int) -> tuple[int, int]:
+    """What a step's buffers take, and how much more with each token that the cache can hold."""
+    now, later = (
+        compute_bytes(shape, batch, tokens, request.flash_attention) for tokens in (pool, pool + 1)
+    )
+    return now, later - now
 
 
 def _by_cells(shape: ModelShape, cache: CacheSize, pool: int) -> ModelShape:
