@@ -107,12 +107,9 @@ class PrefixSharing:
     ) -> int:
         """How much of the beginning of tokens, but not all of it, source gives. least: where it is
         not partial, how much it must be now; None: all of source."""
-        limit = min(_open(source, salt, adapters), source.computed, len(tokens) - 1)
         least = 0 if self.partial else source.computed if least is None else least
-        if limit < least:
-            return 0
-        length = common_prefix(source.tokens, tokens, limit)
-        if length < source.computed:
+        length = common_tokens(source, tokens, salt, adapters)
+        if least <= length < source.computed:
             length = whole_image_length(tokens, length - length % self.block_size)
         return length if length >= least else 0
 
@@ -209,8 +206,7 @@ class PrefixCache:
         over, since only computing one gives the logits of the next."""
         best: PrefixMatch[SlotSource] | None = None
         for source in self.sources():
-            least = None if self._min_share is None else self._min_share(source.slot)
-            length = self._sharing.usable(source, tokens, salt, adapters, least)
+            length = self._sharing.usable(source, tokens, salt, adapters, self._least(source))
             if length and (best is None or length >= best.length):
                 best = PrefixMatch(source, length)
         if best is not None and best.source.slot in self._finished:
@@ -220,8 +216,12 @@ class PrefixCache:
 
     def has_lost(self, match: PrefixMatch[SlotSource]) -> bool:
         """Whether its source gives less of its beginning than that by now."""
-        least = None if self._min_share is None else self._min_share(match.source.slot)
+        least = self._least(match.source)
         return least is not None and match.length < least
+
+    def _least(self, source: SlotSource) -> int | None:
+        """See PrefixSharing.usable."""
+        return None if self._min_share is None else self._min_share(source.slot)
 
     def known(self, tokens: array[int], salt: str | None, adapters: Adapters) -> int:
         """How many of the first tokens a source gives now. Changes nothing, and may be asked from
