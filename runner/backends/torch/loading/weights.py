@@ -44,7 +44,7 @@ from runner.backends.torch.layers.packed_linear import (
 from runner.backends.torch.loading import quantization as quantizations
 from runner.backends.torch.loading.adapters import LoraAdapters
 from runner.backends.torch.loading.rounding import is_rounded, round_map
-from runner.backends.torch.loading.weight_source import WeightSource
+from runner.backends.torch.loading.weight_source import MatrixPart, WeightSource
 from runner.backends.torch.parallel.communication import NO_RANKS, Ranks
 from runner.errors import ModelLoadFailed
 
@@ -263,9 +263,7 @@ class WeightLoader:
         outliers, first = [], 0
         for name, outputs in parts:
             part = self._source.part(f"{name}.weight")
-            view = None if part is None else part.view
-            given = self._floats(f"{name}.weight", (outputs, inputs), view=view)
-            floats = given.to(self.placement.device)
+            floats = self._view_or_floats(f"{name}.weight", (outputs, inputs), part)
             weight, columns = round_map(name, floats, kind, part)
             if len(columns):
                 outliers.append(Outliers(first, columns, floats[:, columns].clone()))
@@ -383,36 +381,25 @@ class WeightLoader:
             return TransposedLinear(turned, bias)
         return DenseLinear(weight, bias)
 
-    def _floats(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        *,
-        keep: bool = False,
-        view: Callable[[], Tensor] | None = None,
-    ) -> Tensor:
+    def _floats(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
         """As _take. Numbers that stand for others, without what says for which, are refused."""
-        tensor = self._take(name, shape, keep=keep, view=view)
-        if tensor.dtype not in _FLOATS:
-            raise ModelLoadFailed(
-                f"tensor {shown(name)} is {tensor.dtype}, expected floats: its quantization's"
-                " scale is missing, or the config does not say that it is quantized"
-            )
-        return tensor
+        return _checked_floats(name, self._take(name, shape, keep=keep))
 
-    def _take(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        *,
-        keep: bool = False,
-        view: Callable[[], Tensor] | None = None,
-    ) -> Tensor:
-        """view: gives it in place of the source."""
+    def _view_or_floats(self, name: str, shape: tuple[int, ...], part: MatrixPart | None) -> Tensor:
+        """As _floats on the device, by the view of a part where it has one."""
+        if part is None or part.view is None:
+            return self._floats(name, shape).to(self.placement.device)
+        self._claim(name, shape)
+        return _checked_floats(name, part.view()).to(self.placement.device)
+
+    def _take(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
+        self._claim(name, shape)
+        return self._source.read(name, keep=keep)
+
+    def _claim(self, name: str, shape: tuple[int, ...]) -> None:
         self._check_present(name)
         self._check_shape(name, shape)
         self._mark_used(name)
-        return self._source.read(name, keep=keep) if view is None else view()
 
     def _mark_used(self, name: str) -> None:
         self._used.add(name)
@@ -431,6 +418,15 @@ class WeightLoader:
             raise ModelLoadFailed(
                 f"tensor {shown(name)} is {list(found)}, but the config requires {list(shape)}"
             )
+
+
+def _checked_floats(name: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype not in _FLOATS:
+        raise ModelLoadFailed(
+            f"tensor {shown(name)} is {tensor.dtype}, expected floats: its quantization's"
+            " scale is missing, or the config does not say that it is quantized"
+        )
+    return tensor
 
 
 def _is_weight(name: str) -> bool:
