@@ -23,7 +23,7 @@ from registry.formats.gguf import read_header
 from runner.backends.backend import LoadedBackend, Row, TargetLogprobs
 from runner.errors import ModelLoadFailed
 from runner.types import BackendName, LoadPlan
-from tests.checkpoint_files import tokenizer
+from tests.checkpoint_files import CONFIG, tokenizer
 from tests.real.conftest import AskOracle, require
 
 pytestmark = pytest.mark.slow
@@ -34,19 +34,7 @@ TOP = 20
 WORSE, ROUNDING = 2.0, 1e-6
 CLEAR = 20  # times its distance an adapter must change the results
 
-SIZES: Mapping[str, Any] = {
-    "vocab_size": 260,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": 256,
-    "pad_token_id": None,
-}
+SIZES: Mapping[str, Any] = {**CONFIG, "head_dim": 16, "bos_token_id": None, "pad_token_id": None}
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "llama": {"tie_word_embeddings": False},
     "qwen3": {"tie_word_embeddings": True},
@@ -226,7 +214,7 @@ def train(
 def train_random(kind: str, folder: Path, ask_oracle: AskOracle) -> Trained:
     source = folder / "source"
     source.mkdir()
-    config = {"model_type": kind, **SIZES, **SPECIAL[kind]}
+    config = {**SIZES, **SPECIAL[kind], "model_type": kind}
     (source / "config.json").write_text(json.dumps(config))
     arguments = {"configs": TRAINED[kind], "tokens": list(TEXT), "rate": 0.02}
     ask_oracle("adapters", base=str(source), folder=str(folder), **arguments)
