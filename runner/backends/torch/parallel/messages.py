@@ -1,6 +1,6 @@
 """What the first rank tells the others, as bytes: steps, that is numbers in a line, the floats of
 vectors and the names of adapters; and which adapters come and go. No pickles. Both sides are of one
-version and on one machine.
+version and on machines of one kind.
 """
 
 from __future__ import annotations
