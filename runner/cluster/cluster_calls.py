@@ -155,10 +155,14 @@ class ClusterCalls:
 
     async def specs(self) -> dict[str, Any]:
         """Those of the deployments that Serve has, whoever made them."""
+        return {app: spec for app, (spec, _) in (await self._deployed()).items()}
+
+    async def _deployed(self) -> dict[str, tuple[Any, Any]]:
+        """Their specs, and what Serve says of each."""
         kept = await asyncio.to_thread(deployed_specs.read_all)
         told = (await asyncio.to_thread(serve.status)).applications
         return {
-            app: spec
+            app: (spec, told[app])
             for app, spec in kept.items()
             if app in told and told[app].status != ApplicationStatus.DELETING
         }
@@ -175,17 +179,14 @@ class ClusterCalls:
 
     async def status(self) -> dict[str, Any]:
         """Nodes, and for each deployment what Serve thinks of it and what its replicas say."""
-        specs = await self.specs()
-        told = (await asyncio.to_thread(serve.status)).applications
         apps = {
             app: {
                 "spec": spec,
-                "status": str(told[app].status.value),
-                "message": told[app].message,
+                "status": str(told.status.value),
+                "message": told.message,
                 "replicas": await self._replicas(app),
             }
-            for app, spec in specs.items()
-            if app in told
+            for app, (spec, told) in (await self._deployed()).items()
         }
         nodes = [facts.to_json() for facts in await self._alive()]
         return {"nodes": nodes, "deployments": apps}
