@@ -95,6 +95,7 @@ from runner.server.request_log import DebugLines, RequestSink, recorded
 from runner.server.request_log import log as http_log
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
+from runner.server.shared_threads import SharedThreads
 from runner.server.tracing import open_traces
 from runner.server.ui import page
 from runner.server.upkeep import cache, fsck, gc, imports
@@ -210,6 +211,7 @@ async def _lifespan(services: Services, receive: Receive, send: Send) -> None:
 async def opened(services: Services) -> AsyncIterator[None]:
     """Run the daemon: the bundled model is installed, and batches continue. Afterwards all workers
     have ended and the library is closed."""
+    asyncio.get_running_loop().set_default_executor(SharedThreads())
     try:
         await asyncio.to_thread(services.library.seed)
         services.library.on_change = services.models.forget

@@ -20,6 +20,7 @@ from runner.server.request_body import MAX_BODY_BYTES
 from runner.turns import LARGE_BYTES
 
 MAX_LINES = 50_000
+MAX_BLANK_LINES = MAX_LINES
 MAX_LINE_BYTES = MAX_BODY_BYTES
 MAX_FAULTS = 100
 MAX_ID_CHARS = 512
@@ -88,7 +89,7 @@ def check(path: Path, endpoint: str) -> InputCheck:
 def read_lines(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
     """The lines one by one, without blank ones. Raises OSError."""
     with path.open("rb") as stream:
-        number = 0
+        number = blank = 0
         while data := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(data) > MAX_LINE_BYTES:
@@ -99,6 +100,12 @@ def read_lines(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
                 data = data.removeprefix(_BOM)
             if data.strip():
                 yield parse(number, data, endpoint)
+                continue
+            blank += 1
+            if blank > MAX_BLANK_LINES:
+                message = f"the file has more than {MAX_BLANK_LINES} blank lines"
+                yield InputFault("invalid_file", f"{message}; reading stopped there", number)
+                return
 
 
 def parse(number: int, data: bytes, endpoint: str) -> InputLine | InputFault:

@@ -93,3 +93,14 @@ def test_a_line_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(input_file, "MAX_LINE_BYTES", 200)
     found = check(file_of(tmp_path, good("a"), "x" * 1000, good("b")), URL)
     assert [(fault.code, fault.line) for fault in found.faults] == [("line_too_long", 2)]
+
+
+def test_blank_lines_are_read_only_so_far(tmp_path: Path) -> None:
+    most = input_file.MAX_BLANK_LINES
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n" * most + good("a") + "\n")
+    assert check(path, URL).total == 1
+    path.write_text("\n" * (most + 1) + good("a") + "\n")
+    found = check(path, URL)
+    assert (found.total, found.faults[0].code) == (0, "invalid_file")
+    assert f"more than {most} blank lines" in found.faults[0].message
