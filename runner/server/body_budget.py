@@ -1,4 +1,5 @@
-"""The memory for the bodies of all requests together, and of one client's.
+"""The memory for the bodies of all requests together, and of one client's, and for what they read
+from the disk or are answered with, where that is large.
 
 A body takes from it as its bytes arrive, twice their number: for itself and for what is parsed of
 it, which lasts as long as the request; strings with wide letters take more. Small bodies take
@@ -9,6 +10,7 @@ themselves.
 from __future__ import annotations
 
 from collections import Counter
+from contextvars import ContextVar
 from typing import Final
 
 from runner.server.caller import current_caller
@@ -17,8 +19,10 @@ from runner.turns import LARGE_BYTES
 
 MAX_BODIES_BYTES: Final = 512 * 1024 * 1024
 MAX_CLIENT_BYTES: Final = MAX_BODIES_BYTES // 2
+MAX_ANSWER_BYTES: Final = MAX_CLIENT_BYTES // 2  # that count
 _COPIES: Final = 2
 _WIDE_COPIES: Final = 4  # more, of a string with a letter for which Python takes 4 bytes each
+_STORED_COPIES: Final = 3  # of what is stored: its JSON, what is parsed of it, and the answer
 _RETRY_AFTER_S: Final = 2
 
 
@@ -39,8 +43,9 @@ class BodyBudget:
                 503,
                 "bodies_too_large",
                 f"the requests under way hold {self._held >> 20} MiB, and yours"
-                f" {self._clients[client] >> 20} MiB of it: at most {MAX_BODIES_BYTES >> 20} MiB"
-                f" are for all, {MAX_CLIENT_BYTES >> 20} MiB for one client; try again later",
+                f" {self._clients[client] >> 20} MiB of it: this one needs {more >> 20} MiB more,"
+                f" and at most {MAX_BODIES_BYTES >> 20} MiB are for all,"
+                f" {MAX_CLIENT_BYTES >> 20} MiB for one client; try again later",
                 connection="close",
                 **{"retry-after": str(_RETRY_AFTER_S)},
             )
@@ -53,12 +58,12 @@ class BodyBudget:
 class BodyMemory:
     """What one request holds of the budget."""
 
-    __slots__ = ("_budget", "_client", "_held")
+    __slots__ = ("_body", "_budget", "_client", "_more")
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
         self._client = ""
-        self._held = 0
+        self._body = self._more = 0
 
     def hold(self, size_bytes: int, wide_bytes: int = 0) -> None:
         """Have memory for a body of that size. wide_bytes: of its strings with letters beyond
@@ -66,8 +71,50 @@ class BodyMemory:
         wanted = 0
         if size_bytes > LARGE_BYTES:
             wanted = size_bytes * _COPIES + wide_bytes * _WIDE_COPIES
+        self._change(wanted, self._more)
+
+    def hold_answer(self, size_bytes: int) -> None:
+        """Have memory for an answer, of which what was stored is a part. One alone is never too
+        much. Raises HttpError 503."""
+        if size_bytes > LARGE_BYTES:
+            self._change(self._body, max(self._more, min(size_bytes, MAX_ANSWER_BYTES)))
+
+    def add_stored(self, size_bytes: int) -> None:
+        """Have memory for so many bytes as well that are read from the disk, and for an answer with
+        them. Raises HttpError 503."""
+        if size_bytes > LARGE_BYTES:
+            self._change(self._body, self._more + size_bytes * _STORED_COPIES)
+
+    def release(self) -> None:
+        """Give all of it back."""
+        self._change(0, 0)
+
+    def make_current(self) -> None:
+        """The task's request has this."""
+        _CURRENT.set(self)
+
+    def _change(self, body: int, more: int) -> None:
+        held, wanted = self._body + self._more, body + more
+        if wanted != held:
             self._client = self._client or current_caller().share
-        if wanted == self._held:
-            return
-        self._budget.change(self._client, self._held, wanted)
-        self._held = wanted
+            self._budget.change(self._client, held, wanted)
+        self._body, self._more = body, more
+
+
+_CURRENT: ContextVar[BodyMemory | None] = ContextVar("body_memory", default=None)
+
+
+def hold_answer(size_bytes: int) -> None:
+    """Have memory for what the request of this task is going to be answered with. Raises HttpError
+    503."""
+    memory = _CURRENT.get()
+    if memory is not None:
+        memory.hold_answer(size_bytes)
+
+
+def hold_stored(size_bytes: int) -> None:
+    """Have memory for what the request of this task is going to read from the disk, until it is
+    answered. Raises HttpError 503."""
+    memory = _CURRENT.get()
+    if memory is not None:
+        memory.add_stored(size_bytes)

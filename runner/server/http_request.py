@@ -35,6 +35,7 @@ from runner.turns import LARGE_BYTES
 log = logging.getLogger("hearth.models")
 
 _MAX_WARNING_CHARS = 1000
+_PART_BYTES = 64 * 1024  # of an answer, that are sent at once
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -66,7 +67,8 @@ class HttpRequest:
         self.content_type = ""
         self.answer_headers: dict[str, str] = {}  # sent with the answer
         _ANSWER_HEADERS.set(self.answer_headers)
-        self._memory: BodyMemory | None = None
+        self._memory = BodyMemory(services.bodies)
+        self._memory.make_current()
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
@@ -105,7 +107,6 @@ class HttpRequest:
     async def body(self, max_bytes: int | None = None) -> bytearray:
         """The whole body, of at most max_bytes where less may be sent than the path takes. Raises
         HttpError 413, 408 and 503, InvalidRequest, ClientDisconnected."""
-        self._memory = BodyMemory(self.services.bodies)
         reader = BodyReader(self.scope["path"], self._memory)
         async for chunk in self.chunks(MAX_BODY_S):
             reader.add(chunk)
@@ -117,25 +118,28 @@ class HttpRequest:
         """The JSON body as model; complete adds what it leaves out. Raises InvalidRequest,
         Unsupported naming the field."""
         body = await self.body()
-        if self._memory is None or len(body) <= LARGE_BYTES:
+        if len(body) <= LARGE_BYTES:
             return parse_body(body, model, complete)
         return await parse_large(body, model, complete)
 
     def inherit(self, other: HttpRequest) -> None:
         """Answer what other has read: its id and the memory for its body are this one's now."""
         self.request_id = other.request_id
-        self._memory, other._memory = other._memory, None
+        self._memory = other.keep_memory()
+        self._memory.make_current()
 
     def hold(self, size_bytes: int) -> None:
         """Have memory for a body that the handler reads itself. Raises HttpError 503."""
-        if self._memory is None:
-            self._memory = BodyMemory(self.services.bodies)
         self._memory.hold(size_bytes)
 
+    def keep_memory(self) -> BodyMemory:
+        """What it holds, which lasts longer than the request: release it."""
+        kept, self._memory = self._memory, BodyMemory(self.services.bodies)
+        return kept
+
     def release(self) -> None:
-        """Give back the memory for its body: the request is over."""
-        if self._memory is not None:
-            self._memory.hold(0)
+        """Give back the memory that it holds: the request is over."""
+        self._memory.release()
 
     async def reply(
         self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
@@ -150,7 +154,8 @@ class HttpRequest:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer with body."""
+        """Answer with body. Raises HttpError 503 where there is no memory for it."""
+        self._memory.hold_answer(len(body))
         length = (b"content-length", str(len(body)).encode())
         await self._start(status, content_type, headers, length)
         await self.finish(body)
@@ -162,12 +167,12 @@ class HttpRequest:
 
     async def write(self, data: bytes) -> None:
         """Send a part of the stream. Waits while the client does not read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send_body(data, more=True)
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last part."""
         self.finished = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        await self._send_body(data, more=False)
 
     async def pass_on(self, head: Message) -> None:
         """Begin an answer with a head that is complete."""
@@ -191,6 +196,16 @@ class HttpRequest:
         if not self.finished and not self.gone and self._task is not None:
             self.gone = True
             self._task.cancel()
+
+    async def _send_body(self, data: bytes, *, more: bool) -> None:
+        """Little of what is large waits in the connection, while what counts as its memory is
+        held: the server only waits before each part."""
+        last = max(0, len(data) - 1) // _PART_BYTES * _PART_BYTES
+        for start in range(0, last, _PART_BYTES):
+            part = data[start : start + _PART_BYTES]
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        rest = data[last:] if last else data
+        await self._send({"type": "http.response.body", "body": rest, "more_body": more})
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -9,11 +9,14 @@ from typing import Any
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.lease import Lease
+from runner.server.body_budget import hold_answer
 from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest, warn
 from runner.server.keep_alive import keep_alive_s
 from runner.server.request_log import current_record
 from runner.types import OWN_FORM, Adapters, EmbeddingForm, Embeddings, GenerateRequest
+
+_NUMBER_BYTES = 32  # of a vector, in Python
 
 
 @asynccontextmanager
@@ -110,6 +113,7 @@ async def embeddings_of(
             " or last",
             param="pooling",
         )
+    hold_answer(len(inputs) * (lease.bundle.header.embedding_length or 0) * _NUMBER_BYTES)
     request = GenerateRequest(
         priority=allowed_priority(priority),
         client=current_caller().share,

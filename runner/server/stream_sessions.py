@@ -19,6 +19,7 @@ from runner.server.errors import HttpError
 CONVERSATION = "x-conversation-id"  # the header
 MAX_ID_CHARS = 256
 MAX_BUFFER_BYTES = 2 * 1024 * 1024
+PIECE_BYTES = 64 * 1024  # given to a reader at once, of whom there may be many
 MAX_OWN_SESSIONS = 8
 MAX_SESSIONS = 32
 KEPT_S = 300.0  # after its end, as llama-server has it
@@ -75,7 +76,8 @@ class StreamSession:
                 message = f"the stream is kept from byte {self.dropped_bytes} on; it was asked for"
                 raise HttpError(400, "offset_lost", f"{message} from {start}")
             changed = self._changed
-            if data := bytes(self._buffer[start - self.dropped_bytes :]):
+            at = start - self.dropped_bytes
+            if data := bytes(self._buffer[at : at + PIECE_BYTES]):
                 start += len(data)
                 yield data
             elif self.completed_at is not None:

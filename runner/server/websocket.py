@@ -60,7 +60,7 @@ class WebSocketMessage:
 
     def release(self) -> None:
         """The message is answered."""
-        self.memory.hold(0)
+        self.memory.release()
 
 
 @asynccontextmanager

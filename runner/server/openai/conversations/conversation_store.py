@@ -19,6 +19,7 @@ from runner.server.ids import new_id
 from runner.server.openai.database import Database
 from runner.server.openai.paging import PageQuery
 from runner.server.openai.responses import image_store
+from runner.server.request_body import MAX_IMAGES_BODY_BYTES
 
 TABLES: Final = (
     """
@@ -36,18 +37,20 @@ CREATE TABLE IF NOT EXISTS conversation_items (
 )
 MAX_CONVERSATIONS: Final = 10_000  # of one owner
 MAX_ITEMS: Final = 4096  # of one conversation
+MAX_CONVERSATION_BYTES: Final = MAX_IMAGES_BODY_BYTES  # more than a request could have
 
 Items = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """A conversation. created_at: seconds since 1970."""
+    """A conversation. created_at: seconds since 1970. size_bytes: of all items, with pictures."""
 
     id: str
     created_at: int
     owner: str
     metadata: dict[str, str]
+    size_bytes: int = 0
 
 
 class ConversationStore:
@@ -123,6 +126,14 @@ class ConversationStore:
             )
             return _filled(database, rows), more
 
+    def page_bytes(self, ident: str, query: PageQuery) -> int:
+        """How large the items of a page are together. Raises StorageFailed."""
+        with self._database.opened() as database:
+            rows, _ = query.rows(
+                database, "conversation_items", "size_bytes", "conversation = ?", (ident,)
+            )
+        return sum(size for (size,) in rows)
+
     def item(self, ident: str, item: str) -> dict[str, Any] | None:
         """One item of an existing conversation. Raises StorageFailed."""
         query = "SELECT item FROM conversation_items WHERE conversation = ? AND id = ?"
@@ -155,6 +166,12 @@ class ConversationStore:
             )
         kept = _with_ids(items, known)
         sizes = [len(json.dumps(item)) for item in kept]
+        if conversation.size_bytes + sum(sizes) > MAX_CONVERSATION_BYTES:
+            raise Conflict(
+                f"the conversation {ident} would have more than {MAX_CONVERSATION_BYTES >> 20} MiB;"
+                " begin a new one",
+                param="conversation",
+            )
         _grow(database, ident, sum(sizes))
         used = "SELECT SUM(size_bytes) FROM conversations WHERE owner = ?"
         if database.execute(used, (conversation.owner,)).fetchone()[0] > self._max_bytes:
@@ -178,11 +195,13 @@ def unknown_conversation(ident: str) -> HttpError:
 
 def _find(database: sqlite3.Connection, ident: str, owner: str | None) -> StoredConversation | None:
     query = (
-        "SELECT id, created_at, owner, metadata FROM conversations "
+        "SELECT id, created_at, owner, metadata, size_bytes FROM conversations "
         "WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)"
     )
     row = database.execute(query, (ident, owner)).fetchone()
-    return None if row is None else StoredConversation(row[0], row[1], row[2], json.loads(row[3]))
+    if row is None:
+        return None
+    return StoredConversation(row[0], row[1], row[2], json.loads(row[3]), row[4])
 
 
 def _grow(database: sqlite3.Connection, ident: str, size_bytes: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from runner.server.body_budget import hold_stored
 from runner.server.caller import current_caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
@@ -85,8 +86,9 @@ async def create_items(http: HttpRequest, body: CreateItemsRequest) -> Conversat
 async def list_items(http: HttpRequest) -> ConversationItemList:
     """List the items of a conversation, newest first unless order=asc; limit and after select a
     page."""
-    query = page_query(http.scope["query_string"])
-    items, more = await asyncio.to_thread(_store(http).page, (await _find(http)).id, query)
+    query, ident = page_query(http.scope["query_string"]), (await _find(http)).id
+    hold_stored(await asyncio.to_thread(_store(http).page_bytes, ident, query))
+    items, more = await asyncio.to_thread(_store(http).page, ident, query)
     return {**list_page(items, more), "data": items}
 
 

@@ -6,18 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from runner.server.openai.responses.wire import ResponseItem
+from runner.server.openai.responses.wire import Metadata, ResponseItem
 from runner.server.request_body import WireModel
 
 MAX_ITEMS_AT_ONCE = 20
 
-Metadata = Annotated[
-    dict[
-        Annotated[str, Field(max_length=64)],
-        Annotated[str, Field(max_length=512)],
-    ],
-    Field(max_length=16),
-]
 Items = Annotated[list[ResponseItem], Field(max_length=MAX_ITEMS_AT_ONCE)]
 
 

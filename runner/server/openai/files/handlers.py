@@ -28,7 +28,8 @@ Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "ev
 MIN_LIFETIME_S = 3600
 MAX_LIFETIME_S = 30 * 86400
 MAX_PAGE = 10_000
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20  # written at once
+_READ_BYTES = 64 * 1024  # of a file that is sent: thousands of clients may read none of it
 
 
 @route("POST", "/v1/files", scope="inference", takes="multipart/form-data")
@@ -202,7 +203,7 @@ def lifetime_s(seconds: int) -> int:
 
 
 async def _copy(stream: BinaryIO, http: HttpRequest) -> None:
-    while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
+    while piece := await asyncio.to_thread(stream.read, _READ_BYTES):
         await http.write(piece)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.server.body_budget import BodyMemory, hold_stored
 from runner.server.caller import current_caller
 from runner.server.errors import failure_of
 from runner.server.openai.answers import ResponseObject
@@ -47,19 +48,25 @@ class BackgroundResponses:
         make: Make,
         builder: ResponseBuilder,
         stored: Callable[[ResponseObject], StoredResponse],
+        memory: BodyMemory,
     ) -> EventLog:
-        """Make a response with builder, and log its events. stored: what to keep of it."""
+        """Make a response with builder, and log its events. stored: what to keep of it. memory:
+        what it holds until then."""
         log = EventLog()
         log.add(builder.queue())
         making = asyncio.create_task(make(builder, log))
         running = _Running(current_caller().id, builder, log, making)
         self._running[ident] = running
-        self._tasks[ident] = asyncio.create_task(self._finish(ident, running, stored))
+        task = asyncio.create_task(self._finish(ident, running, stored))
+        task.add_done_callback(lambda _: memory.release())
+        self._tasks[ident] = task
         return log
 
     async def find(self, ident: str, owner: str | None = None) -> StoredResponse | None:
         """The response in its current state: a running one with its output so far, an abandoned one
-        as failed. None: there is none, or none of that owner. Raises StorageFailed."""
+        as failed. None: there is none, or none of that owner. Raises HttpError 503 where there is
+        no memory for it, StorageFailed."""
+        hold_stored(await asyncio.to_thread(self.file.size_bytes, ident, owner))
         for _ in range(2):  # it may have been finished and stored while the file was read
             stored = await asyncio.to_thread(self.file.find, ident, owner)
             running = self._running.get(ident)

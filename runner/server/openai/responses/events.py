@@ -42,8 +42,8 @@ class EventLog:
         while True:
             changed = self._changed
             if at < len(self._events):
-                fresh, at = self._events[at:], len(self._events)
-                yield b"".join(fresh)
+                at += 1
+                yield self._events[at - 1]  # not a copy of all: there may be many followers
             elif self._closed:
                 return
             else:

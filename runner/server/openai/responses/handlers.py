@@ -138,7 +138,8 @@ async def _begin_in_background(http: HttpRequest, new: NewResponse) -> ResponseO
     await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
     make = partial(respond_in_background, services, new)
-    log = _background(http).start(new.ident, make, first, new.stored)
+    memory = http.keep_memory()
+    log = _background(http).start(new.ident, make, first, new.stored, memory)
     if not new.body.stream:
         return waiting
     await _send_events(http, log)

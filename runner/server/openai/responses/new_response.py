@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import InvalidRequest, PreviousResponseNotFound
+from runner.server.body_budget import hold_stored
 from runner.server.caller import current_caller
 from runner.server.http_request import warn
 from runner.server.ids import new_id
@@ -114,8 +115,11 @@ async def _preceding(
 ) -> list[dict[str, Any]]:
     previous, conversation = body.previous_response_id, body.conversation_id
     if conversation is not None:
-        kept = services.background.file.conversations
-        items = await asyncio.to_thread(kept.all_items, conversation, current_caller().sees)
+        kept, sees = services.background.file.conversations, current_caller().sees
+        stored = await asyncio.to_thread(kept.find, conversation, sees)
+        if stored is not None:
+            hold_stored(stored.size_bytes)
+        items = await asyncio.to_thread(kept.all_items, conversation, sees)
         if items is None:
             raise unknown_conversation(conversation)
         return items

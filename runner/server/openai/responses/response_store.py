@@ -118,6 +118,19 @@ class ResponseStore:
                 log.error("the stored response %s is damaged: %s", ident, error)
                 return None
 
+    def size_bytes(self, ident: str, owner: str | None = None) -> int:
+        """How large the response with this id is, with its pictures and events; 0: there is none.
+        Raises StorageFailed."""
+        if not self._database.exists:
+            return 0
+        query = (
+            "SELECT size_bytes + COALESCE((SELECT SUM(size_bytes) FROM picture_holds "
+            "WHERE response = ?1), 0) FROM responses WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)"
+        )
+        with self._database.opened() as database:
+            row = database.execute(query, (ident, owner)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def events(self, ident: str) -> bytes | None:
         """The events of the response with this id; None when none are kept. Raises
         StorageFailed."""

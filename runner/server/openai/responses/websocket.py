@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+from pydantic import Field
 from pydantic_core import to_json
 
 from runner.errors import Unsupported
@@ -38,7 +39,7 @@ class ResponseCreateEvent(ResponsesRequest):
 
     type: Literal["response.create"]
     generate: bool | None = None  # false: only the beginning of a conversation
-    stream_id: str | None = None
+    stream_id: str | None = Field(None, max_length=256)
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
@@ -86,6 +87,7 @@ class _Session:
     async def _answer(self, message: WebSocketMessage) -> None:
         """One turn. Raises ClientDisconnected."""
         event: ResponseCreateEvent | None = None
+        message.memory.make_current()
         try:
             set_caller(await check_access(self._http, _SCOPE))
             path = self._http.scope["path"]

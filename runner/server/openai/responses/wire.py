@@ -49,6 +49,13 @@ SEARCH_FUNCTION: dict[str, Any] = {
 _LOGPROBS = "message.output_text.logprobs"
 
 
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+]
+Told = Annotated[str, Field(max_length=1024)]  # again in every event that has the response
+
+
 class ResponsePart(WireModel):
     """A part of an item's content."""
 
@@ -205,10 +212,10 @@ class ResponsesRequest(WireModel):
     reasoning: ReasoningConfig | None = None
     text: ResponseTextConfig | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    metadata: dict[str, str] | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    metadata: Metadata | None = None
+    user: Told | None = None
+    safety_identifier: Told | None = None
+    prompt_cache_key: Told | None = None
     conversation: str | ConversationReference | None = None
     prompt: PromptReference | None = None
     include: list[str] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runner.errors import InvalidRequest
+from runner.server.body_budget import hold_stored
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.openai.answers import (
@@ -67,7 +68,9 @@ async def remove_file(http: HttpRequest) -> DeletedVectorStoreFile:
 @route("GET", "/v1/vector_stores/{id}/files/{file}/content", scope="inference")
 async def read_file(http: HttpRequest) -> VectorStoreFileContent:
     """Get the chunks of a file."""
-    texts = await asyncio.to_thread(_database(http).texts, await _find(http))
+    file = await _find(http)
+    hold_stored(file.size_bytes)
+    texts = await asyncio.to_thread(_database(http).texts, file)
     return {
         "object": "vector_store.file_content.page",
         "data": [{"type": "text", "text": text} for text in texts],

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.server.openai.conversations.wire import Metadata
+from runner.server.openai.responses.wire import Metadata
 from runner.server.openai.vector_stores.search import Filter
 from runner.server.request_body import WireModel
 

@@ -9,6 +9,8 @@ from runner.server.body_budget import (
     MAX_CLIENT_BYTES,
     BodyBudget,
     BodyMemory,
+    hold_answer,
+    hold_stored,
 )
 from runner.server.caller import Caller, set_caller
 from runner.server.errors import HttpError
@@ -51,3 +53,29 @@ def test_a_body_that_grows_holds_its_last_size_only_and_gives_all_of_it_back() -
         memory.hold(size_mib * MIB)
     memory.hold(0)
     assert (budget._held, budget._clients) == (0, {})
+
+
+def test_what_is_stored_is_held_beside_the_body_until_the_answer_is_read() -> None:
+    budget = BodyBudget()
+    memory = body(budget, "a", 8 * MIB)
+    memory.make_current()
+    hold_stored(32 * MIB)
+    hold_stored(32 * 1024)  # nothing
+    hold_answer(64 * MIB)  # a part of it
+    assert budget._held == (2 * 8 + 3 * 32) * MIB
+    with pytest.raises(HttpError):
+        hold_stored(64 * MIB)
+    memory.release()
+    assert (budget._held, budget._clients) == (0, {})
+
+
+def test_one_answer_alone_is_never_too_large() -> None:
+    budget = BodyBudget()
+    body(budget, "a", 0).make_current()
+    hold_answer(2 * MAX_BODIES_BYTES)
+    memory = body(budget, "a", 0)
+    memory.hold_answer(2 * MAX_BODIES_BYTES)
+    with pytest.raises(HttpError):
+        body(budget, "a", 0).hold_answer(MIB)
+    memory.release()
+    body(budget, "a", 0).hold_answer(MIB)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from runner.errors import WorkerCrashed
 from runner.models.delta_stream import DeltaStream
 from runner.server import stream
+from runner.server.body_budget import BodyBudget
 from runner.server.http_request import HttpRequest
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, NDJSON
 from runner.server.stream import Deltas, collect, send_stream
@@ -41,7 +43,8 @@ class Wire:
         self.open = asyncio.Event()
         self.open.set()
         self.gone = asyncio.Event()
-        self.exchange = HttpRequest({}, self._receive, self._send, None)  # type: ignore[arg-type]
+        services: Any = SimpleNamespace(bodies=BodyBudget())
+        self.exchange = HttpRequest({}, self._receive, self._send, services)  # type: ignore[arg-type]
 
     async def _send(self, message: Any) -> None:
         await self.open.wait()

@@ -191,3 +191,13 @@ async def test_an_id_is_not_longer_than_allowed() -> None:
     for wrong in ("", "x" * (MAX_ID_CHARS + 1)):
         with pytest.raises(HttpError, match="characters"):
             sessions.open(wrong, saying(b"x"))
+
+
+async def test_a_reader_gets_a_little_at_a_time() -> None:
+    sessions = StreamSessions()
+    data = bytes(range(256)) * 1024
+    sessions.open("long", saying(data))
+    assert await whole(sessions, "long") == data
+    session = sessions.find("long")
+    assert session is not None
+    assert max([len(part) async for part in session.read(0)]) <= stream_sessions.PIECE_BYTES

@@ -6,6 +6,7 @@ import gzip
 import re
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -23,8 +24,8 @@ def asking(accept: str | None) -> HttpRequest:
     """A request that accepts something."""
     headers = [] if accept is None else [(b"accept", accept.encode())]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
-    unused = cast("Any", None)
-    return HttpRequest(scope, unused, unused, cast("Services", None))
+    unused, services = cast("Any", None), SimpleNamespace(bodies=None)
+    return HttpRequest(scope, unused, unused, cast("Services", services))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from runner.errors import Conflict
 from runner.server.errors import HttpError
 from runner.server.openai.conversations import conversation_store
 from runner.server.openai.conversations.conversation_store import ConversationStore
+from runner.server.openai.paging import PageQuery
 from runner.server.openai.responses.response_store import ResponseStore
 
 URL = "data:image/png;base64," + "A" * 1000
@@ -64,3 +65,27 @@ def test_a_picture_stays_as_long_as_its_conversation(tmp_path: Path) -> None:
     assert kept.delete(other.id, "a")
     items = kept.all_items(made.id, "a") or []
     assert items[0]["content"][0]["image_url"] == URL
+
+
+def test_a_conversation_has_no_more_than_a_request_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation_store, "MAX_CONVERSATION_BYTES", 2000)
+    kept = store(tmp_path)
+    made = kept.create("a", {}, [message("1", "x" * 1500)])
+    with pytest.raises(Conflict, match="begin a new one"):
+        kept.add(made.id, "a", [message("2", "x" * 500)])
+    assert len(kept.all_items(made.id, "a") or []) == 1
+    kept.delete_item(made.id, "1")
+    kept.add(made.id, "a", [message("2", "x" * 1500)])
+
+
+def test_the_size_of_a_page_is_that_of_its_items(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    made = kept.create("a", {}, [message(str(number), "x" * 1000) for number in range(5)])
+    one = kept.page_bytes(made.id, PageQuery(1))
+    assert 1000 < one < 1200
+    assert kept.page_bytes(made.id, PageQuery(3)) == 3 * one
+    found = kept.find(made.id, "a")
+    assert found is not None
+    assert found.size_bytes == 5 * one

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.server.body_budget import BodyBudget, BodyMemory
 from runner.server.openai.answers import ResponseObject
-from runner.server.openai.responses.background import BackgroundResponses
+from runner.server.openai.responses.background import BackgroundResponses, Make
 from runner.server.openai.responses.builder import ResponseBuilder
 from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.response_store import FILE_NAME, ResponseStore, StoredResponse
@@ -53,7 +54,7 @@ async def status(responses: BackgroundResponses) -> str:
 async def test_one_cancelled_before_its_first_step_is_cancelled(
     responses: BackgroundResponses, builder: ResponseBuilder
 ) -> None:
-    log = responses.start(ID, endless, builder, stored)
+    log = responses.start(ID, endless, builder, stored, BodyMemory(BodyBudget()))
     await responses.cancel(ID)
     assert await status(responses) == "cancelled"
     assert [event async for event in log.follow(99)] == []
@@ -62,7 +63,7 @@ async def test_one_cancelled_before_its_first_step_is_cancelled(
 async def test_cancelling_twice_is_cancelling_once(
     responses: BackgroundResponses, builder: ResponseBuilder
 ) -> None:
-    responses.start(ID, endless, builder, stored)
+    responses.start(ID, endless, builder, stored, BodyMemory(BodyBudget()))
     await asyncio.gather(*(responses.cancel(ID) for _ in range(5)))
     assert await status(responses) == "cancelled"
 
@@ -70,7 +71,7 @@ async def test_cancelling_twice_is_cancelling_once(
 async def test_one_that_is_complete_and_being_stored_is_left_alone(
     responses: BackgroundResponses, builder: ResponseBuilder
 ) -> None:
-    log = responses.start(ID, at_once, builder, stored)
+    log = responses.start(ID, at_once, builder, stored, BodyMemory(BodyBudget()))
     async for event in log.follow(0):
         if b"response.completed" in event:
             break
@@ -81,7 +82,7 @@ async def test_one_that_is_complete_and_being_stored_is_left_alone(
 async def test_one_that_is_being_stored_is_found_as_it_stands(
     responses: BackgroundResponses, builder: ResponseBuilder
 ) -> None:
-    log = responses.start(ID, at_once, builder, stored)
+    log = responses.start(ID, at_once, builder, stored, BodyMemory(BodyBudget()))
     async for event in log.follow(0):
         if b"response.completed" in event:
             break
@@ -101,7 +102,7 @@ async def test_one_that_ends_while_the_file_is_read_is_not_taken_for_unfinished(
         await released.wait()
         await at_once(builder, log)
 
-    log = responses.start(ID, make, builder, stored)
+    log = responses.start(ID, make, builder, stored, BodyMemory(BodyBudget()))
 
     async def end() -> None:
         released.set()
@@ -120,3 +121,18 @@ async def test_one_that_nobody_makes_any_more_has_failed(
     responses: BackgroundResponses, builder: ResponseBuilder
 ) -> None:
     assert await status(responses) == "failed"
+
+
+@pytest.mark.parametrize("make", [at_once, endless])
+async def test_what_it_holds_is_given_back_at_its_end(
+    responses: BackgroundResponses, builder: ResponseBuilder, make: Make
+) -> None:
+    memory = BodyMemory(budget := BodyBudget())
+    memory.hold(1 << 20)
+    log = responses.start(ID, make, builder, stored, memory)
+    assert budget._held
+    if make is endless:
+        await responses.cancel(ID)
+    assert [event async for event in log.follow(99)] == []
+    await asyncio.sleep(0)
+    assert not budget._held
