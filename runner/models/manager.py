@@ -26,10 +26,10 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.models.bundle_source import BundleSource
+from runner.models.client_turns import ClientTurns
 from runner.models.crashes import Crashes
 from runner.models.lease import AskedModel, Lease
 from runner.models.load_forecast import LoadForecast, forecast
-from runner.models.load_turns import LoadTurns
 from runner.models.memory_estimate import gib
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
@@ -77,7 +77,7 @@ class Manager:
         self._loads: dict[Hashable, Load] = {}
         self._leaving: set[Load] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = LoadTurns()
+        self._turns = ClientTurns()
         self._claimed: Load | None = None  # by a load that waits for it to become idle
         self._changed = asyncio.Event()
         self._waiting = 0

@@ -183,12 +183,13 @@ async def add_files(
     services: Services, store: VectorStore, files: Sequence[NewFile], batch: str | None = None
 ) -> None:
     """Begin to read files into a store. Raises Conflict for one that has expired, HttpError 413,
-    StorageFailed."""
+    QueueFull, StorageFailed."""
     if store.expired:
         raise Conflict(f"the vector store {store.id} has expired; make another one")
-    added = await asyncio.to_thread(services.vectors.database.add_files, store, files, batch)
-    for file in added:
-        services.vectors.add(store, file, services.batches.files.path_of(file.id))
+    with services.vectors.room(len(files)):
+        added = await asyncio.to_thread(services.vectors.database.add_files, store, files, batch)
+        for file in added:
+            services.vectors.add(store, file, services.batches.files.path_of(file.id))
 
 
 def _embedding_model(services: Services, wanted: str | None) -> str:

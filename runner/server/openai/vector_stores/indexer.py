@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from runner.errors import HearthError, InvalidRequest, RequestError, Unsupported
+from runner.errors import HearthError, InvalidRequest, QueueFull, RequestError, Unsupported
 from runner.library.extract import extract_chunks
+from runner.models.client_turns import ClientTurns
+from runner.server.caller import current_caller
 from runner.server.errors import HttpError
 from runner.server.openai.vector_stores.search import as_vector
 from runner.server.openai.vector_stores.vector_database import (
@@ -28,6 +32,7 @@ log = logging.getLogger("hearth.vector_stores")
 CHARS_PER_TOKEN: Final = 4
 _AT_ONCE: Final = 32  # chunks that are embedded together
 _PRIORITY: Final = 1  # behind what is live
+MAX_WAITING: Final = 4096  # files of one client
 _STOPPED: Final = {"code": "server_error", "message": "the daemon stopped; add the file again"}
 
 
@@ -51,17 +56,37 @@ class Indexer:
         self.database = database
         self.embedder = embedder
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._turn = asyncio.Semaphore(1)
+        self._turns = ClientTurns()
+        self._waiting: Counter[str] = Counter()  # by client
 
     async def begin(self) -> None:
         """Tidy what an earlier daemon left. Raises StorageFailed."""
         await asyncio.to_thread(self.database.end_all, _STOPPED)
 
+    @contextmanager
+    def room(self, files: int) -> Iterator[None]:
+        """Inside, there is room for so many files of the caller, to be added at its end. Raises
+        QueueFull."""
+        client = current_caller().share
+        waiting = self._waiting[client]
+        if waiting + files > MAX_WAITING:
+            raise QueueFull(
+                f"{waiting} files of yours are waiting to be read into vector stores; at most"
+                f" {MAX_WAITING} may: try again later"
+            )
+        self._waiting[client] += files
+        try:
+            yield
+        finally:
+            self._leave(client, files)
+
     def add(self, store: VectorStore, file: StoreFile, path: Path) -> None:
         """Read a file of a store for the caller. path: of its bytes."""
-        task = asyncio.create_task(self._index(store, file, path))
+        client = current_caller().share
+        task = asyncio.create_task(self._index(store, file, path, client))
         self._tasks[file.number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(file.number, None))
+        self._waiting[client] += 1
+        task.add_done_callback(lambda _: self._end(file.number, client))
 
     async def close(self) -> None:
         """End all of them."""
@@ -71,10 +96,19 @@ class Indexer:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _index(self, store: VectorStore, file: StoreFile, path: Path) -> None:
+    def _end(self, number: int, client: str) -> None:
+        self._tasks.pop(number, None)
+        self._leave(client, 1)
+
+    def _leave(self, client: str, files: int) -> None:
+        self._waiting[client] -= files
+        if not self._waiting[client]:
+            del self._waiting[client]
+
+    async def _index(self, store: VectorStore, file: StoreFile, path: Path, client: str) -> None:
         error = _STOPPED
         try:
-            async with self._turn:
+            async with self._turns.turn(client):
                 await self._read(store, file, path)
             return
         except (HearthError, HttpError) as failure:

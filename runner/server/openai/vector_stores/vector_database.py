@@ -52,6 +52,7 @@ CREATE TABLE IF NOT EXISTS file_batches (
 MAX_STORES: Final = 1000  # of one owner
 MAX_FILES: Final = 10_000  # of one store
 MAX_CHUNKS: Final = 50_000  # of one store
+MAX_BATCHES: Final = 10_000  # of files, of one store
 _READ_AT_ONCE: Final = 4096
 _STORE: Final = "id, owner, name, created_at, metadata, model, days, active_at, active_age"
 _FILE: Final = (
@@ -317,9 +318,13 @@ class VectorDatabase:
         return [Found(score, known[file], text) for score, file, text in found]
 
     def create_batch(self, store: str) -> tuple[str, int]:
-        """The id of a new batch of files, and when it was made. Raises StorageFailed."""
+        """The id of a new batch of files, and when it was made. Raises HttpError 413,
+        StorageFailed."""
         row = (new_id("vsfb").replace("-", "_"), store, int(time.time()))
         with self._database.opened() as database:
+            count = "SELECT COUNT(*) FROM file_batches WHERE store = ?"
+            if database.execute(count, (store,)).fetchone()[0] >= MAX_BATCHES:
+                raise _full(f"{MAX_BATCHES} batches of files are kept at most; make another store")
             database.execute("INSERT INTO file_batches VALUES (?, ?, ?)", row)
         return row[0], row[2]
 

@@ -1,4 +1,4 @@
-"""Whose model is loaded next."""
+"""Whose work is done next, where only one piece is done at a time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class LoadTurns:
-    """One load at a time: clients in turns, the loads of one client in the order they came."""
+class ClientTurns:
+    """One at a time: clients in turns, the work of one client in the order it came."""
 
     def __init__(self) -> None:
         self._busy = False
