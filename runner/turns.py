@@ -9,8 +9,9 @@ several would take the interpreter from the loop more often than it gets it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -19,7 +20,9 @@ from typing import Final, ParamSpec, TypeVar
 LARGE_BYTES: Final = 64 * 1024  # of a body; a smaller one takes about 1 ms
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+_STEP_S: Final = 0.005
 
 _thread = ThreadPoolExecutor(1, "large-requests")
 _large: ContextVar[bool] = ContextVar("large", default=False)
@@ -49,6 +52,18 @@ async def in_steps(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
         return work(*args, **kwargs)
     call = partial(copy_context().run, work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_thread, call)
+
+
+async def one_by_one(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """What work makes of each item, with everybody else's work between every few."""
+    made = list[T]()
+    until_s = time.monotonic() + _STEP_S
+    for item in items:
+        made.append(work(item))
+        if time.monotonic() > until_s:
+            await asyncio.sleep(0)
+            until_s = time.monotonic() + _STEP_S
+    return made
 
 
 def _next(loop: asyncio.AbstractEventLoop) -> None:

@@ -204,9 +204,9 @@ class ClusterWorker(Worker):
             other = await self._available((handle.replica,))
             return await other.call(op, **values)
 
-    async def stream(self, op: str, request: Any) -> AsyncGenerator[Any]:
+    async def stream(self, op: str, **values: Any) -> AsyncGenerator[Any]:
         handle = await self._available(())
-        async for part in handle.stream(op, request):
+        async for part in handle.stream(op, **values):
             yield part
 
     async def stats(self) -> WorkerStats:

@@ -179,11 +179,11 @@ class WorkerHandle(Worker):
             if self._calls.pop(ident, None) is not None:
                 self._send({"op": "cancel", "id": ident})
 
-    async def stream(self, op: str, request: Any) -> AsyncGenerator[Any]:
+    async def stream(self, op: str, **values: Any) -> AsyncGenerator[Any]:
         parts: asyncio.Queue[Any] = asyncio.Queue()
         ident = f"stream-{next(self._ids)}"
         self._parts[ident] = parts.put_nowait
-        reply = asyncio.create_task(self._call(ident, op, {"request": to_json(request)}))
+        reply = asyncio.create_task(self._call(ident, op, values))
         reply.add_done_callback(lambda _: parts.put_nowait(None))
         try:
             while (part := await parts.get()) is not None:

@@ -6,8 +6,10 @@ stream; what a model can be asked in one message is written here, once.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from runner.errors import HearthError
@@ -15,7 +17,7 @@ from runner.models.delta_stream import DeltaStream
 from runner.models.observer import Observer
 from runner.types import Embeddings, GenerateRequest, WorkerStats
 from runner.worker.json_codec import from_json, text_to_json, to_json
-from runner.worker.protocol import WorkerInfo
+from runner.worker.protocol import WorkerInfo, vector_from_wire
 
 
 class Worker(ABC):
@@ -63,7 +65,7 @@ class Worker(ABC):
         WorkerCrashed, WorkerTimeout."""
 
     @abstractmethod
-    def stream(self, op: str, request: Any) -> AsyncGenerator[Any]:
+    def stream(self, op: str, **values: Any) -> AsyncGenerator[Any]:
         """The parts of the reply to a frame as they come, and last the reply. Closing it cancels
         the request. Raises what the worker reports, WorkerCrashed, WorkerTimeout."""
 
@@ -91,10 +93,9 @@ class Worker(ABC):
         reports."""
         shares = to_json(request)
         given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
-        reply = await self.call("embed", inputs=given, truncate=truncate, **shares)
-        vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
-        self.observer.embedded(int(reply["prompt_tokens"]))
-        return Embeddings(vectors, int(reply["prompt_tokens"]))
+        found = await self._vectors("embed", inputs=given, truncate=truncate, **shares)
+        self.observer.embedded(found.prompt_tokens)
+        return found
 
     async def rank(
         self, pairs: Sequence[tuple[str, str]], *, truncate: bool, client: str = ""
@@ -103,9 +104,19 @@ class Worker(ABC):
         truncate: read only the beginning of documents that are too long. Raises what the worker
         reports."""
         given = [(text_to_json(query), text_to_json(document)) for query, document in pairs]
-        reply = await self.call("rank", pairs=given, truncate=truncate, client=client)
-        vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
-        return Embeddings(vectors, int(reply["prompt_tokens"]))
+        return await self._vectors("rank", pairs=given, truncate=truncate, client=client)
+
+    async def _vectors(self, op: str, **values: Any) -> Embeddings:
+        """The answer to embed or rank."""
+        vectors, tokens = list[tuple[float, ...]](), 0
+        async with aclosing(self.stream(op, **values)) as parts:
+            async for part in parts:
+                if isinstance(part, list):
+                    vectors += map(vector_from_wire, part)
+                    await asyncio.sleep(0)
+                else:
+                    tokens = int(part["prompt_tokens"])
+        return Embeddings(tuple(vectors), tokens)
 
     async def render(self, request: GenerateRequest) -> str:
         """The prompt that the model would get. Raises what the worker reports."""

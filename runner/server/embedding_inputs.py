@@ -37,11 +37,11 @@ def _is_tokens(item: object) -> bool:
 
 def truncate_dimensions(
     vector: Sequence[float], dimensions: int | None, *, normalize: bool = True
-) -> list[float]:
+) -> Sequence[float]:
     """The first dimensions values, of length 1 again where vectors are normalised. Raises
     InvalidRequest when the vector has fewer."""
     if dimensions is None or dimensions == len(vector):
-        return list(vector)
+        return vector
     if dimensions > len(vector):
         raise InvalidRequest(
             f"dimensions={dimensions}: the model's vectors have only {len(vector)}",

@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from runner.errors import InvalidRequest
 from runner.server.body_budget import BodyMemory
 from runner.server.body_pace import MAX_BODY_S, MAX_UPLOAD_S, BodyPace
+from runner.server.json_parts import parts_of, to_json_part
 from runner.server.request_body import (
     BodyReader,
     Completion,
@@ -30,7 +30,7 @@ from runner.server.request_body import (
     parse_large,
 )
 from runner.server.services import Services
-from runner.turns import LARGE_BYTES
+from runner.turns import LARGE_BYTES, one_by_one
 
 log = logging.getLogger("hearth.models")
 
@@ -145,7 +145,8 @@ class HttpRequest:
         self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         """Answer with JSON."""
-        await self.reply_bytes(to_json(value), "application/json", status, headers)
+        parts = await one_by_one(to_json_part, parts_of(value))
+        await self.reply_bytes(b"".join(parts), "application/json", status, headers)
 
     async def reply_bytes(
         self,

@@ -26,7 +26,14 @@ from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Dropped, Embeddings, GenerateRequest, WorkerStats
 from runner.worker.json_codec import to_json
 from runner.worker.memory import resident_bytes
-from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, delta_to_wire
+from runner.worker.protocol import (
+    MAX_VECTOR_NUMBERS,
+    PART_NUMBERS,
+    ExitCode,
+    WorkerInfo,
+    delta_to_wire,
+    vector_to_wire,
+)
 from runner.worker.truncation import EncodedPrompt
 
 log = logging.getLogger(__name__)
@@ -251,15 +258,21 @@ class EngineThread(threading.Thread):
         return delta
 
     def _send_embeddings(self, id: str, embeddings: Embeddings) -> None:
-        result = {"vectors": embeddings.vectors, "prompt_tokens": embeddings.prompt_tokens}
-        try:
-            self._sink.send({"op": "reply", "id": id, "result": result})
-        except ProtocolError:
-            count = len(embeddings.vectors)
+        """In parts, as neither writing nor reading many numbers may hold up anything else."""
+        vectors = embeddings.vectors
+        if sum(map(len, vectors)) > MAX_VECTOR_NUMBERS:
             message = (
-                f"the vectors of {count} inputs are too large for one response: send fewer inputs"
+                f"the vectors of {len(vectors)} inputs have more than {MAX_VECTOR_NUMBERS} numbers:"
+                " send fewer inputs"
             )
             self._send_error(id, InvalidRequest(message, param="input"))
+            return
+        length = max(1, PART_NUMBERS // max(1, len(vectors[0]))) if vectors else 1
+        for start in range(0, len(vectors), length):
+            part = [vector_to_wire(vector) for vector in vectors[start : start + length]]
+            self._sink.send({"op": "part", "id": id, "result": part})
+        result = {"prompt_tokens": embeddings.prompt_tokens}
+        self._sink.send({"op": "reply", "id": id, "result": result})
 
     def _send_error(self, id: str, error: HearthError) -> None:
         self._forget(id)

@@ -18,7 +18,9 @@ Daemon to worker
     resume    id                           no answer; it is queued again
     embed     id, inputs, truncate, priority, client, cache_salt, context_length, form,
               adapters
-                                           inputs: list of strings or lists of token ids
+                                           inputs: list of strings or lists of token ids; answer:
+                                           parts, each a list of vectors, and reply
+                                           {"prompt_tokens": ...}
     rank      id, pairs, truncate, client  [[query, document], ...]; answered as embed
     tokenize  id, text, add_special, parse_special  answer: reply {"tokens": [...]}
     detokenize id, tokens                  answer: reply {"text": ...}
@@ -50,9 +52,12 @@ Worker to daemon
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
-from collections.abc import Callable, Mapping
+import sys
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -72,6 +77,8 @@ class ExitCode(IntEnum):
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # images travel in them
 MAX_ANSWER_BYTES = 16 * 1024 * 1024  # what a worker sends
+MAX_VECTOR_NUMBERS = 1 << 20  # of all vectors of an answer
+PART_NUMBERS = 1 << 14  # of those that go together: 0.3 ms to read
 LENGTH = struct.Struct(">I")  # before the body of each frame
 PIECE = 1 << 31
 PIECE_HEAD = struct.Struct(">BBB")  # the bytes of the id, what the value is, whether it ends here
@@ -132,6 +139,23 @@ class WorkerInfo:
     bos: str | None = None
     eos: str | None = None
     unconfined: tuple[str, ...] = ()
+
+
+def vector_to_wire(vector: Sequence[float]) -> str:
+    """A vector: 64-bit floats, little-endian, in base64."""
+    values = array("d", vector)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return base64.b64encode(values).decode()
+
+
+def vector_from_wire(text: str) -> tuple[float, ...]:
+    """The inverse of vector_to_wire. Raises TypeError or ValueError for what is no vector."""
+    values = array("d")
+    values.frombytes(base64.b64decode(text, validate=True))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return tuple(values)
 
 
 def delta_to_wire(delta: Delta) -> Any:

@@ -356,3 +356,18 @@ def test_thousands_of_small_unfinished_bodies_stay_below_a_gibibyte(daemon: Runn
     deadline_s = time.monotonic() + 60
     while memory_mib(daemon.pid) > before_mib + 80:  # the heap is trimmed every 10 s
         assert time.monotonic() < deadline_s
+
+
+def test_many_vectors_do_not_hold_the_loop(daemon: RunningDaemon) -> None:
+    """800,000 numbers: what 2,048 inputs have with a model of width 384."""
+    times = daemon.home / "times"
+    longest_s(times)
+    texts, tokens = json.dumps(["a"] * 2048), json.dumps([[1] * 24] * 2000)
+    for path, body in (
+        ("/v1/embeddings", f'{{"model":"echo","input":{texts}}}'),
+        ("/api/embed", f'{{"model":"echo","dimensions":8,"input":{texts}}}'),
+        ("/embedding", f'{{"model":"echo","pooling":"none","input":{tokens}}}'),
+    ):
+        status, answer = post(daemon, path, body.encode())
+        assert status == 200, answer[:200]
+        assert longest_s(times) < MAX_CALLBACK_S, path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -183,7 +184,7 @@ class NativeEmbedding(TypedDict):
     """The vectors of an input: one, or one for each token."""
 
     index: int
-    embedding: list[list[float]]
+    embedding: Sequence[Sequence[float]]
 
 
 class TeiScore(TypedDict):

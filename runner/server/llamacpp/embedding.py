@@ -54,7 +54,7 @@ async def native_embeddings(
         else:
             found = await embeddings_of(lease, inputs, truncate=False, form=form)
             counts = [1] * len(inputs)
-        vectors = map(list, found.vectors)
+        vectors = iter(found.vectors)
         return [
             NativeEmbedding(index=index, embedding=list(islice(vectors, count)))
             for index, count in enumerate(counts)

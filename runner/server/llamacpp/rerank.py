@@ -29,6 +29,7 @@ from runner.server.llamacpp.answers import (
 )
 from runner.server.request_body import WireModel
 from runner.server.routes import route
+from runner.turns import one_by_one
 
 
 class RerankDocument(WireModel):
@@ -131,7 +132,7 @@ async def _scores(
     known, others = result.vectors[: len(left)], result.vectors[len(left) :]
     if len(known) == 1:
         known = known * len(others)
-    scores = [_cosine(one, other) for one, other in zip(known, others, strict=True)]
+    scores = await one_by_one(_cosine, zip(known, others, strict=True))
     return scores, result.prompt_tokens
 
 
@@ -142,9 +143,9 @@ def _texts(given: str | list[str], where: str) -> list[str]:
     return texts
 
 
-def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
+def _cosine(both: tuple[Sequence[float], Sequence[float]]) -> float:
     """Of vectors of length 1."""
-    return sum(a * b for a, b in zip(left, right, strict=True))
+    return sum(a * b for a, b in zip(*both, strict=True))
 
 
 def _usage(tokens: int) -> dict[str, int]:

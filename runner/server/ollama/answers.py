@@ -34,7 +34,7 @@ class OllamaEmbedResponse(TypedDict):
     """One vector for each input."""
 
     model: str
-    embeddings: list[list[float]]
+    embeddings: Sequence[Sequence[float]]
     total_duration: int
     load_duration: int
     prompt_eval_count: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from runner.models.options import check_options
 from runner.server.embedding_inputs import inputs_of, truncate_dimensions
@@ -13,6 +14,7 @@ from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedRespons
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 from runner.server.routes import route
+from runner.turns import one_by_one
 from runner.types import EmbeddingForm
 
 
@@ -24,14 +26,15 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
     began_s = asyncio.get_running_loop().time()
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
         load_s = asyncio.get_running_loop().time() - began_s
-        vectors: list[list[float]] = []
+        vectors: Sequence[Sequence[float]] = []
         tokens = 0
         if inputs:
             require_embedding(lease)
             form = EmbeddingForm(body.pooling, normalize=body.normalize is not False)
             truncate = body.truncate is not False
             result = await embeddings_of(lease, inputs, truncate=truncate, form=form)
-            vectors = [_cut(vector, body.dimensions or 0, form) for vector in result.vectors]
+            cut = partial(_cut, body.dimensions or 0, form)
+            vectors = await one_by_one(cut, result.vectors)
             tokens = result.prompt_tokens
         return OllamaEmbedResponse(
             model=body.model_name,
@@ -42,7 +45,7 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
         )
 
 
-def _cut(vector: Sequence[float], dimensions: int, form: EmbeddingForm) -> list[float]:
+def _cut(dimensions: int, form: EmbeddingForm, vector: Sequence[float]) -> Sequence[float]:
     """The first dimensions values; all where there are not more."""
     wanted = dimensions if 0 < dimensions < len(vector) else None
     return truncate_dimensions(vector, wanted, normalize=form.normalize)

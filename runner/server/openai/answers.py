@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -118,7 +119,7 @@ class EmbeddingObject(TypedDict):
 
     object: Literal["embedding"]
     index: int
-    embedding: list[float] | str
+    embedding: Sequence[float] | str
 
 
 class EmbeddingResponse(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from runner.errors import InvalidRequest
@@ -17,6 +18,7 @@ from runner.server.llamacpp.prompts import GivenPrompt, prompts_of
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
 from runner.server.openai.embedding_wire import EmbeddingRequest
 from runner.server.routes import route
+from runner.turns import one_by_one
 
 
 @route("POST", "/v1/embeddings", scope="inference")
@@ -38,18 +40,15 @@ async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResp
             salt=body.cache_salt,
             form=body.form,
         )
-        vectors = [
-            truncate_dimensions(vector, body.dimensions, normalize=body.form.normalize)
-            for vector in result.vectors
-        ]
         base64 = body.encoding_format == "base64"
+
+        def shown(vector: Sequence[float]) -> Sequence[float] | str:
+            cut = truncate_dimensions(vector, body.dimensions, normalize=body.form.normalize)
+            return as_base64(cut) if base64 else cut
+
         data = [
-            EmbeddingObject(
-                object="embedding",
-                index=index,
-                embedding=as_base64(vector) if base64 else vector,
-            )
-            for index, vector in enumerate(vectors)
+            EmbeddingObject(object="embedding", index=index, embedding=embedding)
+            for index, embedding in enumerate(await one_by_one(shown, result.vectors))
         ]
         usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
         return {"object": "list", "data": data, "model": body.model, "usage": usage}

@@ -14,6 +14,7 @@ from runner.server.leases import leased
 from runner.server.request_log import current_record
 from runner.server.sse import KEEP_ALIVE_S
 from runner.speech import SynthesisRequest, TranscriptionRequest
+from runner.worker.json_codec import to_json
 
 _NEEDED = {
     "transcribe": "does not transcribe speech; use a Whisper model",
@@ -41,7 +42,7 @@ async def parts_of(
         raise Unsupported(f"{bundle.name.short} {_NEEDED[op]}", param="model")
     async with (
         leased(http, model, keep_alive) as lease,
-        aclosing(lease.worker.stream(op, request)) as parts,
+        aclosing(lease.worker.stream(op, request=to_json(request))) as parts,
         aclosing(_with_pauses(parts)) as timed,
     ):
         yield timed

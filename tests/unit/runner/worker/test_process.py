@@ -18,12 +18,14 @@ from runner.types import Delta, GenerateRequest, LoadPlan, Message, SamplingPara
 from runner.worker.json_codec import to_json
 from runner.worker.protocol import (
     MAX_FRAME_BYTES,
+    PART_NUMBERS,
     decode_body,
     delta_from_wire,
     encode_frame,
+    vector_from_wire,
 )
 from tests.daemon_processes import DaemonProcess
-from tests.fake_backend import STUCK, VOCABULARY
+from tests.fake_backend import EMBEDDING_WIDTH, STUCK, VOCABULARY
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32)
@@ -40,6 +42,7 @@ class Client:
             self.process = DaemonProcess({}, worker=theirs)
         self.deltas: dict[str, list[Delta]] = {}
         self.steps = 0
+        self.parts: list[list[str]] = []
 
     def close(self) -> None:
         self.socket.close()
@@ -79,6 +82,8 @@ class Client:
                 self.steps += 1
                 for id, delta in frame["deltas"]:
                     self.deltas.setdefault(id, []).append(delta_from_wire(delta))
+            if frame["op"] == "part":
+                self.parts.append(frame["result"])
             if wanted(frame):
                 return frame
         raise EOFError("the worker is gone")
@@ -98,7 +103,7 @@ class Client:
 
     def call(self, op: str, **values: Any) -> Any:
         self.send(op, id="call", **values)
-        frame = self.until(lambda frame: frame.get("id") == "call")
+        frame = self.until(lambda frame: frame.get("id") == "call" and frame["op"] != "part")
         if frame["op"] == "error":
             raise from_wire(frame["error"])
         return frame["result"]
@@ -216,12 +221,19 @@ def test_tokenize_detokenize_and_render_answer(loaded: Client) -> None:
 
 def test_embeddings_answer_and_refuse(loaded: Client) -> None:
     result = loaded.call("embed", inputs=["abc", [1, 2, 3]], truncate=True)
-    assert len(result["vectors"]) == 2
-    assert result["prompt_tokens"] == 7
+    assert result == {"prompt_tokens": 7}
+    vectors = [vector_from_wire(each) for part in loaded.parts for each in part]
+    assert [sum(value * value for value in vector) for vector in vectors] == pytest.approx([1, 1])
     with pytest.raises(HearthError, match="input"):
         loaded.call("embed", inputs=[3], truncate=True)
     with pytest.raises(HearthError, match="at most"):
         loaded.call("embed", inputs=["x" * 3000], truncate=False)
+
+
+def test_many_vectors_come_in_short_parts(loaded: Client) -> None:
+    loaded.call("embed", inputs=[[1]] * 3000, truncate=True)
+    assert sum(map(len, loaded.parts)) == 3000
+    assert max(map(len, loaded.parts)) * EMBEDDING_WIDTH <= PART_NUMBERS
 
 
 @pytest.mark.parametrize(
@@ -262,7 +274,7 @@ def test_an_answer_that_is_too_long_is_an_error_of_its_request(loaded: Client) -
     with pytest.raises(HearthError, match="request less"):
         loaded.call("pieces", tokens=[1] * 2_500_000)
     with pytest.raises(HearthError, match="send fewer"):
-        loaded.call("embed", inputs=[[1]] * 60_000, truncate=True)
+        loaded.call("embed", inputs=[[1]] * 80_000, truncate=True)
     loaded.generate("good", "still here")
     loaded.finish("good")
 
