@@ -27,6 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _LISTS: Final = ("in", "nin")
 _MAX_DEPTH: Final = 4
 _MAX_CONDITIONS: Final = 64
+_MAX_VALUES: Final = 256  # of one condition: each file of a store is compared with all
 
 Attributes = Mapping[str, Any]
 
@@ -64,6 +65,8 @@ class Filter:
         else:
             values = given.get("value")
             values = values if kind in _LISTS and isinstance(values, list) else [values]
+            if len(values) > _MAX_VALUES:
+                raise _invalid(f"{kind} has {len(values)} values; at most {_MAX_VALUES}")
             if not all(isinstance(value, str | int | float) for value in values):
                 raise _invalid(f"{kind} needs a value: a text, a number, true or false")
 

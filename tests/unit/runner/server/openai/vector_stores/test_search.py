@@ -43,9 +43,10 @@ def test_no_vectors_and_a_vector_of_zeros_are_no_fault() -> None:
         {"type": "and", "filters": {}},
         {"type": "or", "filters": [1]},
         {"type": "and", "filters": [{"type": "eq", "key": "a", "value": 1}] * 65},
+        {"type": "in", "key": "a", "value": list(range(257))},
     ],
 )
-def test_a_filter_that_says_nothing_is_refused(given: dict[str, Any]) -> None:
+def test_a_filter_that_says_nothing_or_too_much_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="filters"):
         Filter(given)
 
