@@ -8,6 +8,7 @@ import logging
 from pydantic import Field
 
 from runner.errors import HearthError
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.llamacpp.answers import Success
 from runner.server.request_body import WireModel
@@ -15,7 +16,7 @@ from runner.server.routes import route
 from runner.server.services import Services
 
 log = logging.getLogger("hearth.http")
-_loading: set[asyncio.Task[None]] = set()
+_loading: dict[tuple[str, str], asyncio.Task[None]] = {}  # by caller and model
 
 
 class ModelNameRequest(WireModel):
@@ -28,10 +29,10 @@ class ModelNameRequest(WireModel):
 async def load_model(http: HttpRequest, body: ModelNameRequest) -> Success:
     """Start loading a model; /v1/models shows when it is loaded."""
     services = http.services
-    services.library.find(body.model)
-    task = asyncio.create_task(_load(services, body.model))
-    _loading.add(task)
-    task.add_done_callback(_loading.discard)
+    key = current_caller().share, services.library.find(body.model).name.short
+    if key not in _loading:
+        task = _loading[key] = asyncio.create_task(_load(services, body.model))
+        task.add_done_callback(lambda _: _loading.pop(key))
     return {"success": True}
 
 
