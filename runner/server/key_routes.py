@@ -38,7 +38,8 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
     """Remove a key; the last one stays while other machines can reach the daemon. Its unfinished
-    work is cancelled: batches, responses and pulls in the background, resumable streams."""
+    work is cancelled: batches, responses and pulls in the background, resumable streams, files that
+    are being read into vector stores."""
     services, name = http.services, http.parameter("name")
     owners = [key.id for key in services.keys.keys if key.name == name]
     keep_one = services.is_public and not services.settings.insecure_public
@@ -47,6 +48,7 @@ async def remove_key(http: HttpRequest) -> RemovedKey:
         await services.batches.cancel_of(owner)
         await services.background.cancel_of(owner)
         await services.pulls.close(owner)
+        await services.vectors.close(owner)
         services.streams.close(owner)
     return {"name": name, "removed": True}
 

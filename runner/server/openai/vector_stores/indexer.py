@@ -55,7 +55,7 @@ class Indexer:
     def __init__(self, database: VectorDatabase, embedder: Embedder) -> None:
         self.database = database
         self.embedder = embedder
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, tuple[str, asyncio.Task[None]]] = {}  # each of a client
         self._turns = ClientTurns()
         self._waiting: Counter[str] = Counter()  # by client
 
@@ -84,13 +84,13 @@ class Indexer:
         """Read a file of a store for the caller. path: of its bytes."""
         client = current_caller().share
         task = asyncio.create_task(self._index(store, file, path, client))
-        self._tasks[file.number] = task
+        self._tasks[file.number] = client, task
         self._waiting[client] += 1
         task.add_done_callback(lambda _: self._end(file.number, client))
 
-    async def close(self) -> None:
-        """End all of them."""
-        tasks = list(self._tasks.values())
+    async def close(self, client: str | None = None) -> None:
+        """End those of a client; None: all."""
+        tasks = [task for of, task in self._tasks.values() if client in (None, of)]
         for task in tasks:
             task.cancel()
         if tasks:

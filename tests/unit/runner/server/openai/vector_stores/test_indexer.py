@@ -69,7 +69,9 @@ class Files:
     async def all_read(self) -> None:
         """Returns when nothing is left."""
         self.gate.set()
-        await asyncio.wait_for(asyncio.gather(*self.indexer._tasks.values()), WAIT_S)
+        await asyncio.wait_for(
+            asyncio.gather(*(task for _, task in self.indexer._tasks.values())), WAIT_S
+        )
 
 
 async def test_clients_take_turns(files: Files) -> None:
@@ -92,3 +94,12 @@ async def test_so_many_files_of_a_client_may_wait(
     files.add("a", "a3", "a4", "a5")
     await files.all_read()
     assert not files.indexer._waiting
+
+
+async def test_what_waits_of_a_client_can_be_ended(files: Files) -> None:
+    ended, other = files.add("a", "a1", "a2"), files.add("b", "b1")
+    await asyncio.sleep(0)
+    await files.indexer.close("a")
+    await files.all_read()
+    assert files.database.counts(ended.id)[0]["failed"] == 2
+    assert files.database.counts(other.id)[0]["completed"] == 1
