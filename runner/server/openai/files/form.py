@@ -14,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from runner.errors import InvalidRequest
 
 MAX_PARTS = 32
+MAX_TYPE_CHARS = 1024  # of the content type: reading 60,000 takes 70 ms
 MAX_FIELD_BYTES = 64 * 1024  # of all fields but the file
 
 
@@ -25,7 +26,8 @@ class FormReader:
         self, content_type: str, sink: Callable[[bytes], None], field: str = "file"
     ) -> None:
         """sink takes the file's bytes, which come in the field of that name. Raises InvalidRequest
-        when content_type is not a form's."""
+        when content_type is not a form's, or too
+        long."""
         self.items: list[tuple[str, str]] = []
         self.filename: str | None = None
         self._sink = sink
@@ -38,6 +40,10 @@ class FormReader:
         self._name = ""
         self._is_file = False
         self._value = bytearray()
+        if len(content_type) > MAX_TYPE_CHARS:
+            raise InvalidRequest(
+                f"the content type has {len(content_type)} characters; at most {MAX_TYPE_CHARS}"
+            )
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not boundary:

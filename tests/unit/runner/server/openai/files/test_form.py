@@ -52,6 +52,11 @@ def test_a_file_name_is_a_name_only(given_name: str, kept: str) -> None:
     assert form.filename == kept
 
 
+def test_a_content_type_is_short() -> None:
+    with pytest.raises(InvalidRequest, match="at most 1024"):
+        FormReader("multipart/form-data; boundary=a" + ";" * 1024, lambda data: None)
+
+
 @pytest.mark.parametrize("content_type", ["", "application/json", "multipart/form-data", "x;y=z"])
 def test_what_is_no_form_is_refused(content_type: str) -> None:
     with pytest.raises(InvalidRequest, match="multipart/form-data"):
