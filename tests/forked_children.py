@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from starlette.routing import compile_path
 
+from runner.backends.host_sampling import openmp
 from runner.server.app import ROUTES
 from runner.server.request_body import WireModel
 from tests.daemon_processes import EXECUTED
@@ -90,6 +91,7 @@ def _become(words: Sequence[str], env: Mapping[str, str], kept: Sequence[int]) -
         _close_all_but({0, 1, 2, *kept})
         os.environ.clear()
         os.environ.update(env)
+        importlib.reload(openmp)  # or its threads spin for milliseconds at each barrier
         logging.getLogger().handlers.clear()
         # a sandbox may refuse it
         with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:

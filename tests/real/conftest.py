@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from runner.backends.host_sampling.openmp import SPIN_COUNT
 from tests.conformance.sources import REPOSITORY
 from tests.conftest import RunningDaemon, running_daemon
 from tests.real.models import MODELS, path_of
@@ -95,7 +96,11 @@ def ask_oracle() -> AskOracle:
             input=json.dumps({"job": job, "arguments": arguments}),
             stdout=subprocess.PIPE,
             text=True,
-            env={"PATH": os.environ["PATH"], "HF_HUB_OFFLINE": "1", "HOME": os.environ["HOME"]},
+            env={
+                **{name: os.environ[name] for name in ("PATH", "HOME")},
+                "HF_HUB_OFFLINE": "1",
+                "GOMP_SPINCOUNT": SPIN_COUNT,
+            },
             timeout=_TIMEOUT_S,
             check=True,
         )

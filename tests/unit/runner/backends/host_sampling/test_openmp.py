@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests import forked_children
 
 PROGRAM = """
 import os, sys
@@ -38,3 +41,15 @@ def test_a_users_choice_stands(given: dict[str, str], printed: str) -> None:
         check=True,
     )
     assert done.stdout.strip() == printed
+
+
+def test_a_worker_that_tests_fork_has_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "told.py").write_text("import os\nos.write(1, repr(os.environ).encode())", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(forked_children, "_FORKED", ("told",))
+    command = [sys.executable, "-I", "-m", "told"]
+    with forked_children._Popen(command, env={"A": "b"}, stdout=subprocess.PIPE) as child:
+        printed = child.communicate(timeout=60)[0].decode()
+    assert printed == "environ({'A': 'b', 'GOMP_SPINCOUNT': '1000'})"
