@@ -112,7 +112,10 @@ _ROWS: Final = (
         "rope_frequency_scale", "float", "factor of RoPE's frequencies; 0: the model's own",
         0.0, 0, 1000, load=True,
     ),
-    Parameter("num_thread", "int", "CPU threads; 0: one per physical core", 0, 0, 1024, load=True),
+    Parameter(
+        "num_thread", "int", "CPU threads; 0: one per physical core, but fewer with llama.cpp "
+        "while other programs slow them down", 0, 0, 1024, load=True,
+    ),
     Parameter(
         "kv_cache_type", "choice", "type of the KV cache; fp8 only on torch, where q8_0 is int8",
         choices=tuple(CACHE_TYPES), load=True,

@@ -193,7 +193,10 @@ class Settings:
         "OLLAMA_FLASH_ATTENTION",
     )
     num_threads: int | None = _setting(
-        parse_optional_count, None, "CPU threads per model; 0: one per physical core"
+        parse_optional_count,
+        None,
+        "CPU threads per model; 0: one per physical core, but fewer with llama.cpp while other "
+        "programs slow them down",
     )
     native_kernels: bool = _setting(
         parse_flag, True, "0: use the CPU kernels of llama.cpp and torch instead of hearth's"

@@ -398,7 +398,7 @@ class LoadPlan:
     max_running: int | None = None  # most sequences in one step; None: max_sequences
     idle_tokens: int | None = None  # most tokens of finished sequences kept; None: pool_tokens
     swap_bytes: int = 0  # most memory for copies of finished sequences that are not kept
-    threads: int | None = None  # None: physical cores of this process; 1 for tiny models
+    threads: int | None = None  # None: up to one per physical core of this process; 1 if tiny
     gpu_layers: int = 0
     kv_cache_type: str = "f16"
     window_cache: bool = False  # layers with an attention window hold little more (llamacpp)

@@ -22,7 +22,9 @@ import psutil
 from numpy.typing import NDArray
 
 from runner.backends.host_sampling.library import start_library
+from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.kernels import register_kernels
+from runner.backends.llamacpp.thread_count import ThreadCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class DecodeLoopRun:
     batch_tokens: int = 512
     threads: int = psutil.cpu_count(logical=False) or 1
     kernels: int = 0  # 1: hearth's own in llama.cpp
+    choose_threads: int = 0  # 1: at most threads, as hearth's workers choose them for each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,10 @@ class Loop:
         self._context = llama.llama_init_from_model(self._model, context_params(run))
         if not self._context:
             raise SystemExit(f"llama.cpp cannot make a context for {run.model}")
-        vocabulary = llama.llama_model_get_vocab(self._model)
-        self.vocabulary = int(llama.llama_vocab_n_tokens(vocabulary))
-        self._memory = llama.llama_get_memory(self._context)
+        threads = ThreadCount(run.threads) if run.choose_threads else None
+        self._decoder = Context(self._model, self._context, threads=threads)
+        self.vocabulary = self._decoder.vocabulary_size
+        self._memory = self._decoder.memory
         self._batch = llama.llama_batch_init(run.batch_tokens, 0, 1)
 
     def decode(self, rows: Sequence[tuple[int, int, int, bool]]) -> None:
@@ -87,9 +91,7 @@ class Loop:
             batch.n_seq_id[index] = 1
             batch.seq_id[index][0] = sequence
             batch.logits[index] = wanted
-        code = llama.llama_decode(self._context, batch)
-        if code != 0:
-            raise SystemExit(f"llama_decode answered {code}")
+        self._decoder.decode_native(batch)
 
     def best(self, row: int) -> int:
         """The most likely token after the row of the last decode. Waits for the computation."""

@@ -2,7 +2,8 @@
 runs, and while a process that never waits keeps one core, in turns.
 
 Measured without a server, with hearth's kernels and with llama.cpp's; both with the short spin
-that hearth's workers set, and llama.cpp's with the spin that OpenMP has by itself. Then the
+that hearth's workers set, and llama.cpp's with the spin that OpenMP has by itself. hearth's kernels
+have as many threads as its workers choose for each step, and as many as there are cores. Then the
 processor time of a daemon that does nothing, without and with the model loaded.
 """
 
@@ -28,10 +29,11 @@ from tests.benchmarks.server_loads import bare, turned
 
 TARGET = RatioTarget("at least", 0.4)  # of the quiet speed, with one of two cores taken
 OWN = "hearth's kernels"
-SIDES = {
-    OWN: (1, SPIN_COUNT),
-    "llama.cpp's": (0, SPIN_COUNT),
-    "llama.cpp's, own spin": (0, servers.OPENMP_SPIN_COUNT),
+SIDES = {  # kernels, choose_threads, spin
+    OWN: (1, 1, SPIN_COUNT),
+    "hearth's, all threads": (1, 0, SPIN_COUNT),
+    "llama.cpp's": (0, 0, SPIN_COUNT),
+    "llama.cpp's, own spin": (0, 0, servers.OPENMP_SPIN_COUNT),
 }
 IDLE_S = 10.0
 SPIN = "while True: pass"
@@ -44,8 +46,8 @@ def beside_busy_core(model: Path, rounds: int, output_tokens: int) -> Iterator[C
     busy: dict[str, list[float]] = {side: [] for side in SIDES}
     for turn in range(rounds):
         for side in turned(list(SIDES), turn):
-            kernels, spin = SIDES[side]
-            wanted = replace(run, kernels=kernels)
+            kernels, choose, spin = SIDES[side]
+            wanted = replace(run, kernels=kernels, choose_threads=choose)
             quiet[side].append(bare(wanted, GOMP_SPINCOUNT=spin).decode_tokens_per_s)
             with _busy_core():
                 busy[side].append(bare(wanted, GOMP_SPINCOUNT=spin).decode_tokens_per_s)

@@ -7,6 +7,7 @@ Knows nothing of sampling or of what sequences mean to the engine.
 from __future__ import annotations
 
 import ctypes
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from llama_cpp import llama_cpp as native
 from runner.backends.backend import BackendError, PoolFull
 from runner.backends.host_sampling.logits import LogitRows
 from runner.backends.llamacpp.batch import TokenBatch
+from runner.backends.llamacpp.thread_count import ThreadCount
 
 _NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 
@@ -35,14 +37,22 @@ class ContextAdapters(Protocol):
 class Context:
     """Takes over model and context. close gives them back, at the latest at exit."""
 
-    def __init__(self, model: Any, handle: Any, adapters: ContextAdapters | None = None) -> None:
-        """adapters: that act in all of it, applied already."""
+    def __init__(
+        self,
+        model: Any,
+        handle: Any,
+        adapters: ContextAdapters | None = None,
+        threads: ThreadCount | None = None,
+    ) -> None:
+        """adapters: that act in all of it, applied already. threads: that compute it; None: always
+        as many as it was made with."""
         self.model = model
         self.handle = handle
         self.memory = native.llama_get_memory(handle)  # None for encoder-only models
         self.vocabulary = native.llama_model_get_vocab(model)
         self.vocabulary_size: int = native.llama_vocab_n_tokens(self.vocabulary)
         self._rows: tuple[int, LogitRows] | None = None
+        self._threads = threads
         resources = ExitStack()
         resources.callback(native.llama_model_free, model)
         self._adapters = adapters
@@ -73,16 +83,29 @@ class Context:
         """Compute a llama_batch. Raises as decode does."""
         if not self.handle:
             raise BackendError("there is no context; memory may be short")
-        code = native.llama_decode(self.handle, batch)
+        size = batch.n_tokens
+        code = self._compute(batch, size)
         if code == 0:
             return
-        size = batch.n_tokens
         if code == _NO_KV_SLOT:
             raise PoolFull(f"the cache has no space for {size} more tokens")
         if code == _INVALID:
             raise BackendError(f"llama.cpp rejected a batch of {size} tokens as inconsistent")
         reason = "was aborted" if code == _ABORTED else f"failed with code {code}"
         raise BackendError(f"computing a batch of {size} tokens {reason}")
+
+    def _compute(self, batch: Any, tokens: int) -> int:
+        threads = self._threads
+        if threads is None:
+            return int(native.llama_decode(self.handle, batch))
+        count = threads.threads(tokens)
+        native.llama_set_n_threads(self.handle, count, count)
+        began_s, began_processor_s = time.perf_counter(), time.process_time()
+        code = int(native.llama_decode(self.handle, batch))
+        if code == 0:
+            used_s = time.process_time() - began_processor_s
+            threads.observe(tokens, time.perf_counter() - began_s, used_s)
+        return code
 
     def states(self, batch: TokenBatch) -> list[list[float]]:
         """The hidden states of the batch's tokens, computed with it. Raises as decode does."""

@@ -46,12 +46,14 @@ from runner.backends.llamacpp.parameters import (
     embedding_parameters,
     ensure_batch_tokens,
     generation_parameters,
+    has_same_bits,
     is_recurrent,
     max_draft_tokens,
     model_parameters,
 )
 from runner.backends.llamacpp.reranker import create_reranker
 from runner.backends.llamacpp.state_format import state_format
+from runner.backends.llamacpp.thread_count import ThreadCount
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -100,7 +102,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
                 vision.close()
             native.llama_model_free(model)
             raise
-    context = Context(model, handle, adapters)
+    context = Context(model, handle, adapters, _threads(plan, model, params))
     if not plan.embedding and not context.memory:
         context.close()
         raise ModelLoadFailed(
@@ -116,6 +118,13 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         pair=pair,
         vision=vision,
     )
+
+
+def _threads(plan: LoadPlan, model: Any, parameters: Any) -> ThreadCount | None:
+    """What changes the number of threads, unless the plan names it or the answers could change."""
+    if plan.embedding or plan.threads or parameters.n_threads == 1:
+        return None
+    return ThreadCount(parameters.n_threads) if has_same_bits(plan, model) else None
 
 
 def apply_adapters(

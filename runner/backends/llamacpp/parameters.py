@@ -14,6 +14,7 @@ from registry.formats.gguf.types import TENSOR_NUMBERS
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.llamacpp import devices
+from runner.backends.llamacpp.embedding import metadata
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -39,6 +40,7 @@ _SAME_BITS = {  # the types of models whose matrices hearth's kernels compute
                  "MXFP4_MOE")
 }  # fmt: skip
 _SAME_BITS_CACHES = ("f32", "f16", "bf16", "q8_0")
+_MAX_HEAD_DIM = 256  # of hearth's attention
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
     False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -88,10 +90,21 @@ def max_draft_tokens(plan: LoadPlan, model: Any) -> int:
     model for them, or the bits of a token do not depend on how many are computed with it."""
     wanted: bool | int | None = plan.draft_tokens
     if wanted is None:
-        kind = native.llama_model_ftype(model) & ~native.LLAMA_FTYPE_GUESSED
-        same = kind in _SAME_BITS and plan.kv_cache_type in _SAME_BITS_CACHES
-        wanted = plan.draft_path is not None or (plan.native_kernels and same)
+        wanted = plan.draft_path is not None or has_same_bits(plan, model)
     return MAX_DRAFT_TOKENS if wanted else 0
+
+
+def has_same_bits(plan: LoadPlan, model: Any) -> bool:
+    """Whether a token has the same bits whatever is computed with it, by any number of threads:
+    where hearth's kernels compute the products and attention. llama.cpp's own adds parts of the
+    sums of a single token, one for each thread."""
+    kind = native.llama_model_ftype(model) & ~native.LLAMA_FTYPE_GUESSED
+    architecture = metadata(model, "general.architecture")
+    named = metadata(model, f"{architecture}.attention.key_length")
+    heads = max(1, native.llama_model_n_head(model))
+    head_dim = int(named) if named else native.llama_model_n_embd(model) // heads
+    same = kind in _SAME_BITS and plan.kv_cache_type in _SAME_BITS_CACHES
+    return plan.native_kernels and same and head_dim <= _MAX_HEAD_DIM
 
 
 def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole_inputs: bool) -> Any:

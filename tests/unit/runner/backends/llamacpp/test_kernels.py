@@ -136,3 +136,45 @@ def test_an_answer_has_the_same_bits_whatever_is_computed_with_it(
         timeout=120,
     )
     assert done.stdout == "same\n", done.stderr
+
+
+THREADS = """
+import hashlib, json, sys
+from runner.backends.backend import Row
+from runner.backends.llamacpp import load
+from runner.types import LoadPlan, SamplingParams
+path, texts, threads = json.loads(sys.argv[1])
+plan = LoadPlan(path, "llamacpp", 1024, 2048, 4, batch_tokens=512, threads=threads)
+backend = load(plan, lambda share: None).backend
+sampler = backend.create_sampler(SamplingParams(temperature=0, logprobs=20))
+seen = []
+for text in texts:  # a prompt, then token by token, and a few together
+    for at in range(0, len(text) - 30, 512):
+        backend.step([Row(0, text[at : min(at + 512, len(text) - 30)], at)])
+    for at in range(len(text) - 30, len(text) - 10):
+        seen += backend.step([Row(0, text[at : at + 1], at, sampler)])
+    seen += backend.step([Row(0, text[-10:], len(text) - 10, sampler)])
+    backend.reset()
+print([one.top for one in seen])
+"""
+
+
+@pytest.mark.parametrize("model", ["ember", "experts"])
+def test_an_answer_has_the_same_bits_with_any_number_of_threads(
+    model_file: Callable[..., Path], model: str
+) -> None:
+    path = EMBER if model == "ember" else model_file(width=128, experts=6, quantized="Q8_0")
+    random = np.random.default_rng(4)
+    texts = [random.integers(5, 270, length).tolist() for length in (60, 700)]
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", THREADS, json.dumps([str(path), texts, threads])],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for threads in (1, 2, 3)
+    ]
+    assert len(found[0]) > 1000
+    assert found[0] == found[1] == found[2]

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import LoadedBackend
-from runner.backends.llamacpp import load
+from kernels.native import library_path
+from runner.backends.backend import LoadedBackend, Row
+from runner.backends.llamacpp import load, parameters
 from runner.errors import ModelLoadFailed
-from runner.types import LoadPlan
+from runner.types import LoadPlan, SamplingParams
 
 Open = Callable[..., LoadedBackend]
 
@@ -155,3 +156,51 @@ def test_a_locked_model_is_in_locked_memory(open_model: Callable[..., LoadedBack
     before = locked_bytes()
     open_model({}, use_mlock=True)
     assert locked_bytes() > before
+
+
+needs_kernels = pytest.mark.skipif(
+    library_path("llamacpp") is None, reason="no kernels were compiled here"
+)
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("model", "changed", "chooses"),
+    [
+        ({"width": 128, "quantized": "Q8_0"}, {}, True),
+        ({"width": 128, "quantized": "Q8_0"}, {"threads": 2}, False),
+        ({"width": 128, "quantized": "Q8_0"}, {"native_kernels": False}, False),
+        ({"width": 128, "quantized": "Q8_0"}, {"kv_cache_type": "q4_0"}, False),
+        ({"width": 1088, "blocks": 1, "quantized": "Q8_0"}, {}, False),  # heads of 272 values
+    ],
+)
+def test_threads_are_chosen_for_each_step_where_the_answers_stay_the_same(
+    open_model: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    model: dict[str, Any],
+    changed: dict[str, Any],
+    chooses: bool,
+) -> None:
+    monkeypatch.setattr(parameters, "threads_for", lambda size: 2)
+    chosen: list[tuple[int, int]] = []
+    set_threads = native.llama_set_n_threads
+
+    def watched(context: Any, count: int, batch_count: int) -> None:
+        chosen.append((count, batch_count))
+        set_threads(context, count, batch_count)
+
+    monkeypatch.setattr(native, "llama_set_n_threads", watched)
+    backend = open_model(model, **{"threads": None, **changed}).backend
+    sampler = backend.create_sampler(SamplingParams(temperature=0))
+    assert len(backend.step([Row(0, [5, 6, 7], 0, sampler)])) == 1
+    assert chosen == ([(2, 2)] if chooses else [])
+
+
+@needs_kernels
+@pytest.mark.parametrize(("width", "head_dim"), [(128, 32), (1088, 272)])
+def test_there_are_drafts_where_the_kernels_compute_attention(
+    open_model: Open, width: int, head_dim: int
+) -> None:
+    model = {"width": width, "blocks": 1, "quantized": "Q8_0"}
+    loaded = open_model(model, draft_tokens=None)
+    assert (loaded.backend.capacity.draft_tokens > 0) == (head_dim <= 256)
