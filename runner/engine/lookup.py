@@ -14,17 +14,34 @@ from collections.abc import Sequence
 from runner.engine.odds import Odds, Proposals
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.step_costs import MIN_ODDS
-from runner.engine.token_index import MAX_LENGTH, RUN_TOKENS, TokenIndex, common
+from runner.engine.token_index import MAX_CONTEXT, MAX_LENGTH, RUN_TOKENS, TokenIndex, common
 
 MAX_ANSWER_TOKENS = 8192  # of each salt's recent answers; then the older half of them leaves
 MAX_SALTS = 32
-_LONG = 8  # a match whose text goes on near the place where it broke ...
+_LONG = 8  # a match that is copied, and whose text goes on near the place where it broke ...
 _NEAR_TOKENS = 48  # ... within so many tokens, ...
 _NEAR_AGE = 24  # ... for so many tokens of the answer
 
-# The kinds of odds: by the length of the match, and of those near by their length from -3 up
+# Where all matches are short, the places that end like the text vote on what follows
+VOTE_S = 40e-6
+_WEIGHTS = [2.0**length for length in range(MAX_CONTEXT + 1)]
+_DOUBT = 4.0  # the weight of all that was not seen
+_SHARES = 5  # kinds of votes by what the token has of all weight
+_MIN_REACH = 0.1  # what is needed less likely pays for no row
+
+# The kinds of odds: by the length of the match, of votes, and of matches near by their length from
+# -3 up
 _KINDS = [*range(7), *(min(6 + (length - 4) // 3, 12) for length in range(7, MAX_LENGTH + 1))]
-_FIRST_ODDS = [1 - 1 / (1 + 0.4 * (n if n <= 6 else 3 * n - 12)) for n in range(13)] + [0.3] * 3
+_FIRST_VOTE = 13
+_FIRST_ODDS = (
+    [1 - 1 / (1 + 0.4 * (n if n <= 6 else 3 * n - 12)) for n in range(_FIRST_VOTE)]
+    + [
+        (share + 0.3) / _SHARES * (0.45 + 0.08 * length)
+        for share in range(_SHARES)
+        for length in range(MAX_CONTEXT + 1)
+    ]
+    + [0.3] * 3
+)
 
 
 class RecentAnswers:
@@ -50,8 +67,8 @@ class RecentAnswers:
 class Follower:
     """One sequence, and the place in what was written before that it follows."""
 
-    __slots__ = ("_age", "_anchor", "_answers", "_index", "_length", "_odds", "_place", "_source",
-                 "salt", "start", "tokens")  # fmt: skip
+    __slots__ = ("_age", "_all_odds", "_anchor", "_answers", "_index", "_length", "_odds",
+                 "_place", "_source", "_voted", "salt", "start", "tokens")  # fmt: skip
 
     def __init__(self, running: RunningSequence, answers: RecentAnswers, odds: Odds) -> None:
         """odds: of all sequences."""
@@ -59,23 +76,35 @@ class Follower:
         self.salt = running.salt
         self.start = len(self.tokens) - 1
         self._answers = answers
+        self._all_odds = odds  # a short answer has too few votes to learn from
         self._odds = Odds(odds)
         self._index = TokenIndex(self.tokens, self.start)
         self._source, self._place = self.tokens, 0  # 0: it follows nothing
         self._length = 0  # of the match; less than 0: of one near, less RUN_TOKENS
         self._anchor: tuple[array[int], int] | None = None  # where a long match broke
         self._age = 0  # tokens since then
+        self._voted: list[tuple[int, int]] = []  # the last proposals by votes, with their kinds
 
     def follow(self) -> None:
         """Take in the tokens that have come."""
+        self._judge()
         for end in range(len(self._index) + 1, len(self.tokens) + 1):
             self._age += 1
             if not (self._place and self._goes_on(self.tokens[end - 1])):
                 self._search(end)
             self._index.extend()
 
-    def propose(self, limit: int) -> Proposals:
-        """At most limit tokens that may follow."""
+    def propose(self, limit: int, votes: bool) -> Proposals:
+        """At most limit tokens that may follow. votes: where it follows no long match, look at all
+        places."""
+        copied = self._copy(limit)
+        if not votes or self._length >= _LONG:
+            return copied
+        voted = self._elect(limit)
+        return copied if self._length < 0 and copied[1][:1] > voted[1][:1] else voted
+
+    def _copy(self, limit: int) -> Proposals:
+        """What comes next in the text that it follows."""
         source, place = self._source, self._place
         if not place or limit < 1:
             return [], []
@@ -92,6 +121,42 @@ class Follower:
             odds.append(one)
             length = _longer(length)
         return found[: len(odds)], odds
+
+    def _elect(self, limit: int) -> Proposals:
+        """The tokens that followed most of the last ones in most places, one after the other."""
+        found: list[int] = []
+        odds: list[float] = []
+        self._voted, reach = [], 1.0
+        context = self.tokens[-MAX_CONTEXT:].tolist()
+        while len(found) < limit and reach >= _MIN_REACH and context:
+            weights: dict[int, float] = {}
+            lengths: dict[int, int] = {}
+            for index in (self._index, self._answers.index):
+                for token, length in index.following(context):
+                    weights[token] = weights.get(token, 0.0) + _WEIGHTS[length]
+                    lengths[token] = max(lengths.get(token, 0), length)
+            if not weights:
+                break
+            token = max(weights, key=weights.__getitem__)
+            share = weights[token] / (sum(weights.values()) + _DOUBT)
+            kind = _FIRST_VOTE + int(share * _SHARES) * (MAX_CONTEXT + 1) + lengths[token]
+            if token < 0:  # an image
+                break
+            self._voted.append((token, kind))
+            found.append(token)
+            odds.append(self._all_odds.of(kind))
+            reach *= odds[-1]
+            context.append(token)
+        return found, odds
+
+    def _judge(self) -> None:
+        """See which of the last votes were right."""
+        start = len(self._index)
+        for (voted, kind), token in zip(self._voted, self.tokens[start:], strict=False):
+            self._all_odds.observe(kind, voted == token)
+            if voted != token:
+                break
+        self._voted = []
 
     def _goes_on(self, token: int) -> bool:
         """Whether the match is still one, and long enough not to look for another."""
@@ -153,10 +218,12 @@ class PromptLookup:
         self._odds = Odds(_FIRST_ODDS)
         self._followers: dict[str, Follower] = {}
         self._answers: OrderedDict[str | None, RecentAnswers] = OrderedDict()
+        self._votes = True
 
-    def follow(self, decoding: Sequence[RunningSequence]) -> None:
+    def follow(self, decoding: Sequence[RunningSequence], *, votes: bool = True) -> None:
         """Take in the tokens that have come for these sequences; all others are no longer
-        followed."""
+        followed. votes: whether propose may take VOTE_S for each of them."""
+        self._votes = votes
         followers = self._followers
         for running in decoding:
             follower = followers.get(running.id)
@@ -170,7 +237,7 @@ class PromptLookup:
 
     def propose(self, running: RunningSequence, limit: int) -> Proposals:
         """At most limit tokens that may follow in a sequence, as far as follow knows it."""
-        return self._followers[running.id].propose(limit)
+        return self._followers[running.id].propose(limit, self._votes)
 
     def _begin(self, running: RunningSequence, before: Follower | None) -> Follower:
         if before is not None:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from runner.engine.draft_model import DraftModel
-from runner.engine.lookup import PromptLookup
+from runner.engine.lookup import VOTE_S, PromptLookup
 from runner.engine.odds import Proposals
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.step_costs import MARGIN, StepCosts, choose
 
 MAX_TOKENS = 32  # of one sequence in a step, unless something else is wanted
+_VOTE_SHARE = 0.01  # of a step's time that votes may take
 _DRAFT_STEP = 0.3  # of the draft model, of one of the model, before both are known
 
 
@@ -50,7 +51,7 @@ class Speculation:
     def propose(self, decoding: Sequence[RunningSequence], max_total: int) -> int:
         """Set the drafts of the sequences' rows, at most max_total tokens together, and return
         how many they are."""
-        self._lookup.follow(decoding)
+        self._lookup.follow(decoding, votes=self._votes_pay(len(decoding)))
         limits = [min(self._max_tokens, self._room(running)) for running in decoding]
         offers = [
             self._past(running, limit) if max_total > 0 else ([], [])
@@ -81,6 +82,10 @@ class Speculation:
         self.proposed += draft_tokens
         self.confirmed += tokens - sequences
         self._costs.observe(sequences + draft_tokens, max(0.0, seconds - self._asked_s))
+
+    def _votes_pay(self, sequences: int) -> bool:
+        step_s = (self._costs.token_s or 0.0) * self._costs.cost(sequences)
+        return sequences * VOTE_S <= _VOTE_SHARE * step_s
 
     def _room(self, running: RunningSequence) -> int:
         return max(0, running.sequence.limit - len(running.tokens) - 1)

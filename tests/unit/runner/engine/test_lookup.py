@@ -130,3 +130,64 @@ def test_a_context_that_was_shifted_is_followed_anew() -> None:
     assert proposed(lookup, one)[0] == 4
     one.tokens = one.tokens[4:]
     assert proposed(lookup, one) == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([9, 5, 1, 9, 5, 2, 9, 5, 3, 9, 6, 4, 9], [5]),  # what followed most often, not last
+        ([8, 9, 6, 1, 9, 5, 2, 9, 5, 3, 8, 9], [5]),  # one place with one token more is as good ...
+        (
+            [7, 8, 9, 6, 1, 9, 5, 2, 9, 5, 3, 7, 8, 9],
+            [6],
+        ),  # ... as two; with two more, it is better
+        ([9, -1, 9, -1, 9], []),  # an image
+    ],
+)
+def test_places_vote_where_matches_are_short(tokens: list[int], expected: list[int]) -> None:
+    assert proposed(PromptLookup(), running("a", tokens), 1) == expected
+
+
+def test_recent_answers_vote_too() -> None:
+    lookup = PromptLookup()
+    first = running("a", [1])
+    lookup.follow([first])
+    first.tokens.extend([9, 5, 2, 9, 5, 3])
+    lookup.follow([first])
+    lookup.follow([])
+    assert proposed(lookup, running("b", [9, 6, 4, 9]), 1) == [5]
+
+
+def test_without_the_time_for_votes_the_last_place_counts() -> None:
+    lookup, one = PromptLookup(), running("a", [9, 5, 1, 9, 5, 2, 9, 6, 4, 9])
+    lookup.follow([one], votes=False)
+    assert lookup.propose(one, 1)[0] == [6]
+    lookup.follow([one])
+    assert lookup.propose(one, 1)[0] == [5]
+
+
+def test_votes_that_were_right_or_wrong_change_the_odds_of_all_sequences() -> None:
+    text = [9, 5, 1, 9, 5, 2, 9]
+
+    def odds_after(token: int) -> float:
+        lookup = PromptLookup()
+        for number in range(20):
+            one = running(f"a{number}", text, f"{number}")
+            proposed(lookup, one, 1)
+            one.tokens.append(token)
+            lookup.follow([one])
+        other = running("b", text, "other")
+        lookup.follow([other])
+        return lookup.propose(other, 1)[1][0]
+
+    assert odds_after(5) > 0.8
+    assert odds_after(6) < 0.2
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
+def test_votes_propose_only_what_followed_before(tokens: list[int]) -> None:
+    found = proposed(PromptLookup(), running("a", tokens))
+    text = [*tokens, *found]
+    for at in range(len(tokens), len(text)):
+        pairs = {(tokens[i - 1], tokens[i]) for i in range(1, len(tokens))}
+        assert (text[at - 1], text[at]) in pairs

@@ -9,9 +9,13 @@ import pytest
 
 from runner.backends.backend import Capacity, Row, SampledToken
 from runner.engine.call_watch import CallWatch
+from runner.engine.detokenize import TokenTexts
 from runner.engine.draft_model import DraftModel
 from runner.engine.engine import Engine
 from runner.engine.grammar import Grammars
+from runner.engine.lookup import PromptLookup
+from runner.engine.running_sequence import RunningSequence
+from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
 from runner.types import GenerateRequest, Grammar, SamplingParams
 from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
@@ -122,3 +126,28 @@ def test_a_call_that_begins_within_a_draft_is_held_to_its_grammar() -> None:
     assert '<call>{"b": ' in said[0]
     assert speculation is not None
     assert speculation.confirmed
+
+
+@pytest.mark.parametrize(("step_s", "sequences", "votes"), [
+    (0.033, 1, True), (0.033, 4, True), (0.0004, 1, False), (0.004, 8, False),
+])  # fmt: skip
+def test_votes_take_little_of_a_step(
+    monkeypatch: pytest.MonkeyPatch, step_s: float, sequences: int, votes: bool
+) -> None:
+    asked = []
+
+    def follow(lookup: PromptLookup, decoding: Items[RunningSequence], *, votes: bool) -> None:
+        asked.append(votes)
+
+    monkeypatch.setattr(PromptLookup, "follow", follow)
+    monkeypatch.setattr(PromptLookup, "propose", lambda lookup, running, limit: ([], []))
+    speculation = Speculation(8)
+    texts = TokenTexts(FakeTokenizer())
+    decoding = [
+        RunningSequence(Sequence(GenerateRequest(str(n)), [1, 2], 100, 0, 0.0, texts), n)
+        for n in range(sequences)
+    ]
+    speculation.propose(decoding, 8)
+    speculation.observe(1, 0, 1, step_s)
+    speculation.propose(decoding, 8)
+    assert asked == [False, votes]  # nothing is known at first

@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engine.token_index import MAX_LENGTH, RUN_TOKENS, TokenIndex
+from runner.engine.token_index import MAX_CONTEXT, MAX_LENGTH, RUN_TOKENS, TokenIndex
 
 few_tokens = st.lists(st.sampled_from([0, 1, 2, 1 << 20, -1]), max_size=60)
 
@@ -58,3 +58,25 @@ def test_runs_that_look_alike_in_an_index_are_told_apart() -> None:
     tokens = array("i", [1, 0, 5, 9, 0, 1 << 20, 5])
     index = TokenIndex(tokens, 6)
     assert index.find(tokens, 7) == (3, 1)
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, -1]), max_size=24), st.integers(0, 24), st.data())
+def test_all_that_followed_a_context_is_found_with_the_length_of_the_match(
+    tokens: list[int], known: int, data: st.DataObject
+) -> None:
+    """Few enough that all places are looked at."""
+    tokens = [token for at, token in enumerate(tokens) if tokens[:at].count(token) < 16]
+    index = TokenIndex(array("i", tokens), min(known, len(tokens)))
+    for _ in range(len(index), len(tokens)):
+        index.extend()
+    context = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, -1]), min_size=1, max_size=9))
+    expected = []
+    for place in range(1, len(tokens)):
+        length = 0
+        while length < min(place, len(context), MAX_CONTEXT) and (
+            tokens[place - 1 - length] == context[-1 - length]
+        ):
+            length += 1
+        if length:
+            expected.append((tokens[place], length))
+    assert sorted(index.following(context)) == sorted(expected)
