@@ -26,6 +26,8 @@ from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.kernels import register_kernels
 from runner.backends.llamacpp.thread_count import ThreadCount
 
+_QUIET = llama.llama_log_callback(lambda level, text, data: None)  # used until the process ends
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeLoopRun:
@@ -62,9 +64,7 @@ class Loop:
 
     def __init__(self, run: DecodeLoopRun) -> None:
         start_library()
-        quiet = llama.llama_log_callback(lambda level, text, data: None)
-        llama.llama_log_set(quiet, ctypes.c_void_p(0))
-        self._quiet = quiet  # llama.cpp keeps only its address
+        llama.llama_log_set(_QUIET, ctypes.c_void_p(0))
         params = llama.llama_model_default_params()
         if run.kernels and not register_kernels():
             raise SystemExit("there are no kernels of hearth's here")
