@@ -42,6 +42,10 @@ class RetryLater(Exception):
         self.after_s = after_s
 
 
+class NobodyThere(RetryLater):
+    """No connection: nothing listens there, the name is unknown, or the network is down."""
+
+
 class RangesIgnored(Exception):
     """The server sends whole files only."""
 

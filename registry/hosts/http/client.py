@@ -23,7 +23,7 @@ import httpcore
 import httpx
 
 from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
-from registry.hosts.host import RangesIgnored, RetryLater
+from registry.hosts.host import NobodyThere, RangesIgnored, RetryLater
 from registry.hosts.http.addresses import check_redirect, check_scheme, is_private, origin_of
 from registry.hosts.http.faults import connection_fault
 from registry.hosts.http.peers import Peers, not_public
@@ -85,6 +85,7 @@ class HttpClient:
         self._stall_s = stall_s
         self._client: httpx.AsyncClient | None = None
         self._peers = Peers(private_hosts)
+        self._answered = False
 
     async def __aenter__(self) -> HttpClient:
         context = await asyncio.to_thread(_trust, self.insecure)
@@ -160,7 +161,9 @@ class HttpClient:
                 built = self._client.build_request(
                     request.method, url, headers=headers, content=request.content
                 )
-                return await self._client.send(built, stream=True)
+                response = await self._client.send(built, stream=True)
+        self._answered = True
+        return response
 
     async def fetch(
         self, request: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
@@ -173,7 +176,8 @@ class HttpClient:
         self, request: ClientRequest, read: Callable[[httpx.Response], Awaitable[AnswerT]]
     ) -> AnswerT:
         """What read makes of the answer to a request, which is sent again a few times, within
-        about half a minute, when that may help. Raises RemoteError, and what read raises."""
+        about half a minute, when that may help: not where nobody was there from the beginning.
+        Raises RemoteError, and what read raises."""
         until_s = time.monotonic() + self._stall_s
         for attempt in range(_MAX_ATTEMPTS):
             try:
@@ -182,7 +186,8 @@ class HttpClient:
                     return await read(response)
             except RetryLater as error:
                 wait_s = error.after_s or 0.3 * 2**attempt
-                if attempt == _MAX_ATTEMPTS - 1 or time.monotonic() + wait_s > until_s:
+                is_last = attempt == _MAX_ATTEMPTS - 1 or time.monotonic() + wait_s > until_s
+                if is_last or (isinstance(error, NobodyThere) and not self._answered):
                     raise RemoteUnreachable(error.reason) from None
                 await asyncio.sleep(wait_s)
         raise AssertionError

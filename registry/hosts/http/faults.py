@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterator
 
 from registry.errors import RemoteRefused, shown
-from registry.hosts.host import RetryLater
+from registry.hosts.host import NobodyThere, RetryLater
 
 _AWAY = "the network seems to be down"
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
@@ -40,7 +40,11 @@ def connection_fault(error: BaseException, address: str) -> RetryLater | RemoteR
         if "Timeout" in type(error).__name__:
             return RetryLater(f"{address} stopped responding")
         return RetryLater(f"the connection to {address} broke: {shown(reason, 200)[1:-1]}")
-    return RetryLater(f"cannot reach {address}: {_no_connection(system)}")
+    is_away = isinstance(system, socket.gaierror) or (
+        system is not None and system.errno in (errno.ECONNREFUSED, *_NO_ROUTE)
+    )
+    kind = NobodyThere if is_away else RetryLater
+    return kind(f"cannot reach {address}: {_no_connection(system)}")
 
 
 def _no_connection(system: OSError | None) -> str:

@@ -97,6 +97,27 @@ async def test_nobody_there_is_said(remote: FakeRegistry) -> None:
                 pass
 
 
+async def test_nobody_is_waited_for_who_was_not_there_from_the_beginning(
+    remote: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("registry.hosts.http.client.asyncio.sleep", sleep)
+    closed = ClientRequest("GET", httpx.URL("http://127.0.0.1:1/"))
+    there = ClientRequest("GET", httpx.URL(f"{remote.url}/v2/"))
+    async with HttpClient("hearth/test") as web:
+        with pytest.raises(RemoteUnreachable, match="nothing listens there"):
+            await web.fetch(closed)
+        assert not waited
+        await web.fetch(there)
+        with pytest.raises(RemoteUnreachable, match="nothing listens there"):
+            await web.fetch(closed)
+    assert waited == [0.3, 0.6, 1.2]
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
