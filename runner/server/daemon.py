@@ -67,6 +67,7 @@ EXIT_FAULT = 1
 EXIT_PORT_TAKEN = 69  # EX_UNAVAILABLE
 EXIT_STORE_LOCKED = 75  # EX_TEMPFAIL
 _DATE_EVERY_S = 1.0
+_LEAVING_EVERY_S = 0.01
 _CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to end
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -236,6 +237,27 @@ class DaemonServer(uvicorn.Server):
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _DATE_EVERY_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let the running requests end. uvicorn takes a tenth of a second even if none do, and
+        looks only so often whether they have ended."""
+        state = self.server_state
+        for server in self.servers:
+            server.close()
+        for sock in sockets or ():
+            sock.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while (state.connections or state.tasks) and not self.force_exit:  # noqa: ASYNC110
+                    await asyncio.sleep(_LEAVING_EVERY_S)
+        except TimeoutError:
+            log.error("%d requests did not end and are cancelled", len(state.tasks))
+            for task in state.tasks:
+                task.cancel("the daemon has stopped")
+        if not self.force_exit:
+            await self.lifespan.shutdown()
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
