@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -59,7 +63,10 @@ os.environ["XDG_CONFIG_HOME"] = os.devnull  # the developer's own config.toml is
 LISTENING = "listens on "
 # The same examples everywhere, however slow the machine is: a failure is about the code.
 settings.register_profile(
-    "hearth", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "hearth",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("hearth")
 
@@ -69,6 +76,29 @@ gc.disable()  # until all is collected: a tenth of the processor time of the tes
 # inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _share_trust(library: Any) -> None:
+    """Let the clients of an HTTP library share the usual TLS context: each would read all
+    certificates, which takes 0.03 s of processor time."""
+    create = library.create_ssl_context
+
+    @functools.cache
+    def usual(*_: str | None) -> ssl.SSLContext:
+        made: ssl.SSLContext = create()
+        return made
+
+    def context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Any:
+        if verify is not True or cert is not None:
+            return create(verify, cert, trust_env)
+        names = ("SSL_CERT_FILE", "SSL_CERT_DIR") if trust_env else ()
+        return usual(*map(os.environ.get, names))
+
+    library._transports.default.create_ssl_context = context
+
+
+_share_trust(httpx)
+_share_trust(httpx2)  # that of the SDKs
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -155,14 +185,14 @@ StartDaemon = Callable[..., RunningDaemon]
 
 
 def daemon_process(
-    home: Path, env: Mapping[str, str], max_files: int | None = None, *, torch: bool = False
+    home: Path, env: Mapping[str, str], max_files: int | None = None, *, preloaded: str = ""
 ) -> DaemonProcess:
     """A daemon process with an environment of its own. max_files: its hard limit of open files.
-    torch: its workers will need PyTorch."""
+    preloaded: PYTORCH or MCP, if its children will need it."""
     clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
              if key in os.environ}  # fmt: skip
     clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
-    return DaemonProcess(clean, max_files, torch=torch)
+    return DaemonProcess(clean, max_files, preloaded=preloaded)
 
 
 def install_models(home: Path, names: Sequence[str]) -> None:
@@ -183,12 +213,12 @@ def running_daemon(
     names: Sequence[str] = ("echo",),
     env: Mapping[str, str] | None = None,
     *,
-    torch: bool = False,
+    preloaded: str = "",
 ) -> Iterator[RunningDaemon]:
-    """A daemon with echo models of these names, stopped afterwards. torch: its workers will need
-    PyTorch."""
+    """A daemon with echo models of these names, stopped afterwards. preloaded: PYTORCH or MCP, if
+    its children will need it."""
     install_models(home, names)
-    daemon = RunningDaemon(daemon_process(home, env or {}, torch=torch), home)
+    daemon = RunningDaemon(daemon_process(home, env or {}, preloaded=preloaded), home)
     try:
         daemon.await_start()
         yield daemon
@@ -207,7 +237,8 @@ def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningD
 @pytest.fixture
 def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts daemons of this test's own: start(names=("echo",), env=..., home=...). max_files: the
-    hard limit of files that the daemon may open. torch: its workers will need PyTorch."""
+    hard limit of files that the daemon may open. preloaded: PYTORCH or MCP, if its children will
+    need it."""
     open_daemons: list[RunningDaemon] = []
 
     def start(
@@ -216,11 +247,11 @@ def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
         home: Path | None = None,
         max_files: int | None = None,
         *,
-        torch: bool = False,
+        preloaded: str = "",
     ) -> RunningDaemon:
         place = home or tmp_path / f"home-{len(open_daemons)}"
         install_models(place, names)
-        process = daemon_process(place, env or {}, max_files, torch=torch)
+        process = daemon_process(place, env or {}, max_files, preloaded=preloaded)
         daemon = RunningDaemon(process, place)
         open_daemons.append(daemon)
         daemon.await_start()

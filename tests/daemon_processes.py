@@ -21,6 +21,9 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 EXECUTED = "EXECUTED"  # in a daemon's environment: see tests/forked_children.py
+# Modules to preload. PyTorch takes 2 s; not for distillation, which sets variables that this import
+# reads. MCP's SDK takes 1 s.
+PYTORCH, MCP = "runner.backends.torch", "mcp.client.streamable_http"
 _MAX_JOB_BYTES = 1 << 14
 
 
@@ -33,18 +36,17 @@ class DaemonProcess:
         max_files: int | None = None,
         worker: socket.socket | None = None,
         *,
-        torch: bool = False,
+        preloaded: str = "",
     ) -> None:
         """Start it. max_files: its hard limit of open files; None: our limits. worker: be a worker
-        on this socket instead. torch: its workers will need PyTorch, whose import takes 2 s;
-        not for distillation, which sets variables that this import reads."""
+        on this socket instead. preloaded: PYTORCH or MCP, if its children will need it."""
         said, stderr = os.pipe()
         files = (max_files, max_files) if max_files else resource.getrlimit(resource.RLIMIT_NOFILE)
         job = {"env": dict(env), "files": files}
         more = [] if worker is None else [worker.fileno()]
         try:
             self._status = begin(
-                forker("tests.fake_daemon", *["runner.backends.torch"] * torch), job, stderr, *more
+                forker("tests.fake_daemon", *filter(None, [preloaded])), job, stderr, *more
             )
         finally:
             os.close(stderr)

@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from starlette.routing import compile_path
 
+from registry.hosts.http import client
 from runner.backends.host_sampling import openmp
 from runner.server.app import ROUTES
 from runner.server.request_body import WireModel
@@ -39,7 +40,7 @@ PRELOADED = (
     *("uvicorn.lifespan.on", "uvicorn.loops.asyncio", "ctypes.util", "pynvml"),
 )
 _BEFORE = (sys.executable, "-I", "-m")
-_FORKED = ("tests.fake_worker", "runner.worker.rank", "runner.jobs")
+_FORKED = ("tests.fake_worker", "runner.worker.rank", "runner.jobs", "runner.mcp")
 
 
 def preload(more: Sequence[str] = ()) -> None:
@@ -54,6 +55,8 @@ def preload(more: Sequence[str] = ()) -> None:
         model = models.pop()
         model.model_rebuild()
         models += model.__subclasses__()
+    client._trust(False)
+    client._trust(True)
 
 
 def fork_children() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from registry.store import Store
 from tests.conftest import RunningDaemon, running_daemon
+from tests.daemon_processes import MCP, PYTORCH
 from tests.echo_models import TOOL_TEMPLATE, install_echo
 from tests.mcp_servers import HOSTILE, entry
 
@@ -21,7 +22,7 @@ TELLER = TOOL_TEMPLATE.replace(
 @pytest.fixture(scope="session")
 def torch_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     """A daemon whose workers have imported PyTorch already."""
-    with running_daemon(tmp_path_factory.mktemp("torch"), torch=True) as daemon:
+    with running_daemon(tmp_path_factory.mktemp("torch"), preloaded=PYTORCH) as daemon:
         yield daemon
 
 
@@ -50,5 +51,5 @@ def mcp_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaem
     install_echo(store, "teller", template=TELLER)
     store.close()
     env = {"MCP_CANARY": "1", "MCP_TOKEN": "of-the-owner", "HEARTH_OFFLINE": "0"}
-    with running_daemon(home, ("echo", "tools"), env) as daemon:
+    with running_daemon(home, ("echo", "tools"), env, preloaded=MCP) as daemon:
         yield daemon

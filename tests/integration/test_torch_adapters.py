@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.daemon_processes import PYTORCH
 from tests.integration.test_adapters import REPEATING, create, text, write_adapter
 
 pytestmark = [
@@ -20,7 +21,7 @@ TORCH = "PARAMETER backend torch"
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon) -> RunningDaemon:
-    return start_daemon(names=(), torch=True)
+    return start_daemon(names=(), preloaded=PYTORCH)
 
 
 def test_an_adapter_gives_the_same_text_on_both_backends(

@@ -13,6 +13,7 @@ import pytest
 
 from runner.types import LoadPlan
 from tests.conftest import running_daemon
+from tests.daemon_processes import PYTORCH
 from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -37,7 +38,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Of a daemon with the encoder as "glow" on torch."""
     with (
-        running_daemon(tmp_path_factory.mktemp("home"), torch=True) as daemon,
+        running_daemon(tmp_path_factory.mktemp("home"), preloaded=PYTORCH) as daemon,
         daemon.client() as http,
     ):
         body = {

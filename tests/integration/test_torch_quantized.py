@@ -22,6 +22,7 @@ from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.daemon_processes import PYTORCH
 from tests.hub_server import hub_environment, hub_server
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_pull_made import pull
@@ -131,7 +132,9 @@ def test_a_quantized_checkpoint_is_pulled_as_it_is_and_runs_on_torch(
     files = {path.name: path.read_bytes() for path in (tmp_path / "packed").iterdir()}
     with hub_server() as hub:
         hub.add("someone/tiny", files)
-        daemon = start_daemon(env=hub_environment(hub.server.url, tmp_path), names=(), torch=True)
+        daemon = start_daemon(
+            env=hub_environment(hub.server.url, tmp_path), names=(), preloaded=PYTORCH
+        )
         lines = pull(daemon, "hf.co/someone/tiny")
         assert lines[-1] == {"status": "success", "model": "hf.co/someone/tiny"}
         with daemon.client() as http:
@@ -149,7 +152,7 @@ def test_a_modelfile_names_the_folder_and_show_tells_what_it_takes(
 ) -> None:
     write_checkpoints(tmp_path, "int8_rows")
     (tmp_path / "Modelfile").write_text("FROM ./packed\nPARAMETER backend torch\n")
-    environment = of_daemon(start_daemon(names=(), torch=True))
+    environment = of_daemon(start_daemon(names=(), preloaded=PYTORCH))
     created = hearth(environment, "create", "mine", cwd=tmp_path)
     assert created.returncode == 0, created.stderr
     shown = hearth(environment, "show", "mine").stdout

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.daemon_processes import PYTORCH
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -29,7 +30,7 @@ SPLITS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon) -> RunningDaemon:
-    started = start_daemon(torch=True)
+    started = start_daemon(preloaded=PYTORCH)
     with started.client() as client:
         for name, parameters in SPLITS.items():
             create(client, name, parameters)
