@@ -27,7 +27,7 @@ from tests.fake_backend import FakeTokenizer
 # What all of a budget may take. It is meant to be a second of a common core; twelve leave room for
 # a slower and busier one.
 BUDGET_S = 12.0
-BOMB_S = 5.0  # of what takes 1 s on an idle machine
+BOMB_S = 5.0  # of a whole budget, which takes 1 s on an idle machine
 NOISE_S = 0.004
 LONG, SOME, SHORT = 100_000, 16_000, 2_400  # characters; Python searches short texts in another way
 SHORT_CALLS = 20
@@ -196,12 +196,13 @@ ENDLESS = (
         "{{ ('a' * 16000) | groupby('a' * 16000) }}",
     ],
 )
-def test_a_bomb_ends_with_the_budget(source: str) -> None:
+def test_a_bomb_ends_with_the_budget(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelfile.templates.budget.BASE_STEPS", BASE_STEPS // 10)
     sandbox = Sandbox()
     began_s = time.thread_time()
     with pytest.raises(LimitExceeded):
         sandbox.from_string(source).render()
-    assert time.thread_time() - began_s < BOMB_S
+    assert time.thread_time() - began_s < BOMB_S / 10
 
 
 def test_a_go_template_that_prints_one_text_many_times_makes_none_larger_than_allowed() -> None:
@@ -256,16 +257,19 @@ def grammars() -> Grammars:
 def test_a_grammar_that_is_too_much_is_refused_at_little_cost(
     grammars: Grammars, name: str
 ) -> None:
-    for compile_ in (Grammars(FakeTokenizer()).matcher, grammars.matcher):
-        began_s = time.process_time()
-        with pytest.raises(InvalidRequest):
-            compile_(TOO_MUCH[name])
-        assert time.process_time() - began_s < 2.0
+    began_s = time.process_time()
+    with pytest.raises(InvalidRequest):
+        grammars.matcher(TOO_MUCH[name])
+    assert time.process_time() - began_s < 2.0
 
 
 @pytest.mark.parametrize(
     "source",
-    ['s: s s | s s s | "a" |', 's: s s | "a"', 's: s "+" s | s s | "(" s ")" | "a"'],
+    [
+        's: s s | "a"',  # the others take as long, 2 s
+        pytest.param('s: s s | s s s | "a" |', marks=pytest.mark.slow),
+        pytest.param('s: s "+" s | s s | "(" s ")" | "a"', marks=pytest.mark.slow),
+    ],
 )
 def test_an_ambiguous_grammar_fails_before_its_masks_hold_up_the_steps_of_others(
     grammars: Grammars, source: str

@@ -43,7 +43,7 @@ MAX_EXPONENT: Final = 1.2
 SURELY_TOO_FAST: Final = 1.5
 SIZES: Final = (250, 2000)  # n; the small one first, since cubic work on many never ends
 QUICK_S: Final = 0.004  # of 4n: a quadratic one takes more
-TOO_LONG_S: Final = 0.5  # of n
+TOO_LONG_S: Final = 0.5  # of 4n: not measured again
 TRIES: Final = 4
 PACKAGES: Final = ("runner", "modelfile", "registry", "cli", "kernels")
 PUMPS: Final = (
@@ -71,6 +71,7 @@ PUMPS: Final = (
 _METHOD: Final = re.compile(
     r"(\w+)(?:\[[^\]\n]*\])?\.(match|search|fullmatch|findall|finditer|sub|split)\b"
 )
+_USE: Final = re.compile(r"\bre\.\w")  # a file without it need not be parsed
 BEGINNINGS: Final = ("", '"', "{", "[", "<", "```", "a")
 ENDS: Final = ("", "!", '"')
 
@@ -106,27 +107,25 @@ def exponent_of(
     work: Callable[[str], Any], parts: tuple[str, str, str], size: int
 ) -> tuple[float, float]:
     """Of the time that work takes, and this time, with the last size measured."""
-    whole_s = timed(work, written(parts, 4 * size), TOO_LONG_S)
+    whole_s = timed(work, written(parts, 4 * size))
     if whole_s < QUICK_S:
         return 0.0, whole_s
-    small_s = min(timed(work, written(parts, size)) for _ in range(3))
-    middle_s = min(timed(work, written(parts, 2 * size)) for _ in range(2))
-    whole_s = min(whole_s, timed(work, written(parts, 4 * size)))
     least_s = QUICK_S / 64  # below it the clock says nothing
-    steps = (whole_s / max(middle_s, least_s), math.sqrt(whole_s / max(small_s, least_s)))
-    return math.log2(max(1e-9, min(steps))), whole_s
+    small_s = max(least_s, min(timed(work, written(parts, size)) for _ in range(3)))
+    step = math.sqrt(whole_s / small_s)
+    if step > 2**MAX_EXPONENT:  # what is linear at first sight need not be measured again
+        middle_s = max(least_s, min(timed(work, written(parts, 2 * size)) for _ in range(2)))
+        again_s = timed(work, written(parts, 4 * size)) if whole_s < TOO_LONG_S else whole_s
+        whole_s = min(whole_s, again_s)
+        step = min(whole_s / middle_s, math.sqrt(whole_s / small_s))
+    return math.log2(max(1e-9, step)), whole_s
 
 
-def timed(work: Callable[[str], Any], text: str, enough_s: float = 0.0) -> float:
-    """The processor time of work, once more if it is short of enough."""
+def timed(work: Callable[[str], Any], text: str) -> float:
+    """The processor time of work."""
     began_s = time.thread_time()
     work(text)
-    took_s = time.thread_time() - began_s
-    if QUICK_S <= took_s < enough_s:
-        began_s = time.thread_time()
-        work(text)
-        took_s = min(took_s, time.thread_time() - began_s)
-    return took_s
+    return time.thread_time() - began_s
 
 
 def found_in(
@@ -198,7 +197,8 @@ def patterns_of(value: Any) -> Iterator[re.Pattern[Any]]:
 
 def inline_expressions(path: Path) -> Iterator[tuple[str, re.Pattern[Any], frozenset[str]]]:
     """re.search("...", ...) and its like, and what functions compile."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)) if _USE.search(text) else ():
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="re"), attr=method),

@@ -43,6 +43,7 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
             timeout=TIMEOUT_S,
             dimensions=(40, columns),
         )
+        chat.ptyproc.delayafterclose = chat.ptyproc.delayafterterminate = 0.01  # else 0.1 s each
         chats.append(chat)
         return chat
 
