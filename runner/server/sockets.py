@@ -5,6 +5,7 @@ The socket is bound before anything else is touched, so that a second daemon cha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.client
 import json
@@ -105,9 +106,11 @@ def _refusal(address: Address, error: OSError) -> ListenError:
 
 def who_listens(address: Address) -> str:
     """The program that answers at address, as precisely as can be found out."""
-    answer = _ask_version(address, http.client.HTTPConnection) or _ask_version(
-        address, partial(http.client.HTTPSConnection, context=unverified())
-    )
+    answer = None
+    with contextlib.suppress(TimeoutError):  # a server of TLS would not be silent
+        answer = _ask_version(address, http.client.HTTPConnection) or _ask_version(
+            address, partial(http.client.HTTPSConnection, context=unverified())
+        )
     if answer is not None and answer.get("name") == "hearth":
         return (
             f"another hearth daemon (version {answer.get('hearth')}, process"
@@ -121,10 +124,13 @@ def who_listens(address: Address) -> str:
 def _ask_version(
     address: Address, connect: Callable[..., http.client.HTTPConnection]
 ) -> dict[str, Any] | None:
+    """What it says; None: nothing that can be read. Raises TimeoutError."""
     connection = connect(address.reachable.host, address.port, timeout=_ASK_TIMEOUT_S)
     try:
         connection.request("GET", "/api/version")
         value = json.loads(connection.getresponse().read(65_536))
+    except TimeoutError:
+        raise
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:

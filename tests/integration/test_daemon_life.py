@@ -265,7 +265,8 @@ def test_a_service_is_known_as_one(
 
 
 def test_messages_name_the_variable_that_gave_the_address(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
         taken = f"127.0.0.1:{held.getsockname()[1]}"
         env = environment(tmp_path, "", OLLAMA_HOST=taken)
         refused = hearth(env, "serve")
