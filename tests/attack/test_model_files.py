@@ -32,7 +32,7 @@ from tests.conftest import RunningDaemon, StartDaemon
 from tests.gguf_files import Value, f32, text, u32
 from tests.integration.cli_process import hearth, of_daemon
 
-FAST_MUTANTS, SLOW_MUTANTS = 120, 10_000
+FAST_MUTANTS, SLOW_MUTANTS = 60, 10_000
 MAX_FAILED_SHARE = 0.01  # of the mutants: they pass the check and fail in llama.cpp
 EPSILON = "llama.attention.layer_norm_rms_epsilon"
 # What ended a worker before the check knew it, and what the refusal names.

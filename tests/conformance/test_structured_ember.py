@@ -16,7 +16,7 @@ from tests.ember.exchange import Call, Conversation
 from tests.ember.grading import callable_with
 from tests.ember.skills import tool_use
 
-QUESTIONS = 50
+QUESTIONS = 20
 PERSON = {
     "type": "object",
     "properties": {

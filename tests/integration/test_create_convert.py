@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,16 @@ def started_job(daemon: RunningDaemon) -> psutil.Process:
     raise AssertionError("no conversion has begun")
 
 
+def until_told_to_end(job: psutil.Process) -> None:
+    """Wait until a suspended process has a SIGTERM before it."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        status = Path(f"/proc/{job.pid}/status").read_text()
+        if int(status.split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+    raise AssertionError("the job is not told to end")
+
+
 def test_ctrl_c_ends_the_conversion_and_leaves_nothing(
     daemon: RunningDaemon,
     before: set[Path],
@@ -224,6 +235,8 @@ def test_ctrl_c_ends_the_conversion_and_leaves_nothing(
     command, job = converting
     job.suspend()  # so that it cannot be done before
     command.send_signal(signal.SIGINT)
+    until_told_to_end(job)
+    job.resume()  # else it is killed after 5 s
     _, shown = command.communicate(timeout=TIMEOUT_S)
     assert (command.returncode, b"the incomplete model was removed" in shown) == (130, True)
     daemon.stop()

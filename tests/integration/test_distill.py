@@ -43,6 +43,7 @@ def command(files: tuple[Path, Path], *more: str) -> tuple[str, ...]:
             "--answer", *ANSWER, "--steps", "20", "--threads", "1", *more)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_student_is_trained_and_answers(
     start_daemon: StartDaemon, files: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def processes(daemon: RunningDaemon) -> list[psutil.Process]:
     return [worker, *worker.children()]
 
 
+@pytest.mark.slow
 def test_greedy_answers_are_those_of_one_process(daemon: RunningDaemon) -> None:
     with daemon.client() as client:
         texts = []

@@ -51,10 +51,10 @@ def assert_same(
 @pytest.mark.parametrize(
     "name",
     [
-        *("llama2", "qwen3_moe_mixed", "gpt_oss"),
+        *("llama2", "gpt_oss"),
         *(
             pytest.param(name, marks=SLOW)
-            for name in ("qwen2", "qwen3", "mixtral", "phi3", "gemma3_text")
+            for name in ("qwen2", "qwen3", "qwen3_moe_mixed", "mixtral", "phi3", "gemma3_text")
         ),
     ],
 )
@@ -92,7 +92,9 @@ def test_groups_of_four_bits_are_split_where_they_end(
     assert_same(path, (TWO,), packed=packed)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "qwen3_moe", pytest.param("llama3", marks=SLOW)])
+@pytest.mark.parametrize(
+    "name", ["gemma2", *(pytest.param(name, marks=SLOW) for name in ("qwen3_moe", "llama3"))]
+)
 def test_model_files_are_split_whatever_their_types(name: str, tmp_path: Path) -> None:
     folder, plain = write_checkpoint(tmp_path / "checkpoint", name), tmp_path / "plain.gguf"
     convert(files_in(folder), plain, "F32", ignore, no_vocabulary)
@@ -115,7 +117,8 @@ def test_a_cache_of_whole_numbers_is_split_by_its_heads(name: str, tmp_path: Pat
     assert_same(path, ALL, close=1e-2, kv_cache_type="int8")
 
 
-@pytest.mark.parametrize("name", ["gemma3_text", pytest.param("qwen3", marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gemma3_text", "qwen3"])
 def test_long_prompts_go_through_the_stages_in_pieces(name: str, tmp_path: Path) -> None:
     config = {"max_position_embeddings": 512}
     path = write_checkpoint(tmp_path / "model", name, **config)
