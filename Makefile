@@ -58,6 +58,13 @@ test: dev
 	$(PYTHON_BIN)/pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
+# The properties that Hypothesis tries, with three times as many examples.
+.PHONY: properties
+EXAMPLES ?= 3
+properties: dev
+	EXAMPLES=$(EXAMPLES) $(PYTHON_BIN)/pytest -m "hypothesis and not slow" -n $(TEST_PROCESSES) \
+		--dist loadfile --no-loadscope-reorder tests/unit tests/kernels $(PYTEST_ARGS)
+
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
 

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from registry.store import Store
 from tests.daemon_processes import DaemonProcess
 from tests.echo_models import TOOL_TEMPLATE, install_echo
+from tests.properties import SCALE
 
 # They come first, so that no core waits for one of them at the end: 6 to 20 s of processor time.
 LONG_FILES = (
@@ -64,6 +65,7 @@ LISTENING = "listens on "
 # The same examples everywhere, however slow the machine is: a failure is about the code.
 settings.register_profile(
     "hearth",
+    max_examples=40 * SCALE,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -8,14 +8,15 @@ carry into the exponent: what is stored as float8 is compared with a relative er
 from __future__ import annotations
 
 import torch
-from hypothesis import settings
 from torch import Tensor
+
+from tests.properties import examples
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
 EXACT_ENOUGH = (torch.float32, torch.float16)  # for kernels with tl.dot
 
 # The interpreter takes milliseconds for each program of a grid.
-few = settings(max_examples=12, deadline=None, derandomize=True)
+few = examples(6)
 
 
 def assert_near(actual: Tensor, expected: Tensor, factor: float = 1.0) -> None:

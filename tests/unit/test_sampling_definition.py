@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.types import SamplingParams
+from tests.properties import examples
 from tests.sampling_definition import (
     adjust,
     candidates,
@@ -54,7 +55,7 @@ any_logits = st.lists(st.floats(-20, 20), min_size=1, max_size=12).map(np.array)
 
 
 @given(any_logits, any_params, st.data())
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(100)
 def test_the_result_is_always_a_distribution(
     logits: np.ndarray, given_params: SamplingParams, data: st.DataObject
 ) -> None:

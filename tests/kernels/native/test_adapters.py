@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import native
 from kernels.native.adapters import AdapterLibrary
 from kernels.native.lora import LoraMatrices
+from tests.properties import examples
 
 LIBRARY = native.library_path("llamacpp")
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="no kernels were compiled here")
@@ -77,7 +78,7 @@ def add(
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     st.integers(1, 9),
     st.lists(st.integers(1, 20), min_size=1, max_size=4),

@@ -11,10 +11,11 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import native
+from tests.properties import examples
 
 LIBRARY = native.library_path("torch") if find_spec("torch") is not None else None
 if LIBRARY is None:
@@ -96,7 +97,7 @@ def worth_of_blocks(rows: Tensor) -> Tensor:
     return (numbers * scale + least).flatten(1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     case=cases,
     kinds=st.lists(st.sampled_from(sorted((*WEIGHTS, *BLOCKS))), min_size=1, max_size=3),

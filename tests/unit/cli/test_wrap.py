@@ -6,10 +6,11 @@ import io
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.wrap import PlainWriter, WrappingWriter, cell_width, visible
+from tests.properties import examples
 
 TEXTS = st.text(alphabet="ab é漢\n\t", max_size=120)
 
@@ -50,7 +51,7 @@ def test_line_ends_of_the_model_are_kept() -> None:
     assert wrapped(["a\n\n  b"], 40) == ["a", "", "  b"]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(TEXTS, st.integers(10, 30), st.integers(1, 7))
 def test_no_line_is_wider_than_asked_and_no_word_is_lost(text: str, width: int, cut: int) -> None:
     pieces = [text[i : i + cut] for i in range(0, len(text), cut)]
@@ -60,7 +61,7 @@ def test_no_line_is_wider_than_asked_and_no_word_is_lost(text: str, width: int, 
     assert lines == wrapped([text], width)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(st.text())
 def test_plain_text_passes_unchanged(text: str) -> None:
     out = io.StringIO(newline="")

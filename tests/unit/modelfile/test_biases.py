@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.biases import MAX_BIASES, Bias, biases, canonical
+from tests.properties import examples
 
 keys = st.integers(0, 10**9 - 1) | st.text(min_size=1, max_size=20)
 numbers = st.floats(-100, 100).map(lambda value: float(f"{value:.10g}")) | st.just(-math.inf)
@@ -77,7 +78,7 @@ def test_a_kept_form_that_is_none_raises() -> None:
         biases(("hot",))
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(keys, numbers), max_size=5))
 def test_the_kept_form_means_the_pairs_it_was_made_of(pairs: list[Bias]) -> None:
     kept = canonical([list(pair) for pair in pairs])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.errors import ParameterError, UnknownParameter
@@ -20,6 +20,7 @@ from modelfile.parameters import (
     validate_all,
     warning,
 )
+from tests.properties import examples
 
 GOOD: list[tuple[str, str, Any]] = [
     ("num_ctx", "4096", 4096),
@@ -172,7 +173,7 @@ def test_every_row_takes_its_own_default(name: str) -> None:
         assert validate(name, row.default) == row.default
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(100)
 @given(
     st.sampled_from(sorted(PARAMETERS)),
     st.recursive(

@@ -6,13 +6,14 @@ import time
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.ast import INSTRUCTIONS, Command
 from modelfile.errors import EncodingError, ParseError
 from modelfile.lexer import Lexer
 from modelfile.parser import MAX_ERRORS, decode, parse, parse_all
+from tests.properties import examples
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -139,7 +140,7 @@ def test_what_is_no_text_is_refused(content: bytes, message: str) -> None:
         decode(content)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(100)
 @given(st.text(alphabet=' \t\r\n"#abFROMSYTEMPAGEusr_1👋\u200b', max_size=80))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     try:
@@ -188,7 +189,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=14))
-@settings(max_examples=1500)
+@examples(500)
 def test_usual_commands_are_read_at_once_as_they_are_word_by_word(pieces: list[str]) -> None:
     text = "FROM x\n" + "".join(pieces)
     with patch.object(Lexer, "plain", lambda self: None):

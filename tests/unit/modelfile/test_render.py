@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.ast import INSTRUCTIONS, ROLES, Command, Modelfile
 from modelfile.errors import ParseError, RenderError
 from modelfile.parser import parse
 from modelfile.render import render
+from tests.properties import examples
 
 VALUES = st.text(alphabet=' \t\n\r"#aB:👋', max_size=12) | st.text(max_size=20)
 
@@ -23,7 +24,7 @@ def _command(instruction: str) -> st.SearchStrategy[Command]:
     return st.builds(Command, st.just(instruction), VALUES, words)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@examples(130)
 @given(st.lists(st.sampled_from(INSTRUCTIONS).flatmap(_command), max_size=5))
 def test_a_rendered_modelfile_parses_to_itself(commands: list[Command]) -> None:
     modelfile = Modelfile((Command("from", "x"), *commands))
@@ -34,7 +35,7 @@ def test_a_rendered_modelfile_parses_to_itself(commands: list[Command]) -> None:
     assert parse(text) == modelfile
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(100)
 @given(st.text(alphabet=' \t\r\n"#abSYTEM👋', max_size=60))
 def test_whatever_parses_can_be_rendered(text: str) -> None:
     try:

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.digest import Digest
 from registry.errors import InvalidManifest
 from registry.manifest import CONFIG_TYPE, LICENSE_TYPE, MODEL_TYPE, Descriptor, Manifest
+from tests.properties import examples
 
 CONFIG = Descriptor(CONFIG_TYPE, Digest.of(b"config"), 6)
 MODEL = Descriptor(MODEL_TYPE, Digest.of(b"model"), 5)
@@ -27,7 +28,7 @@ LAYERS = st.builds(
 )
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@examples(40)
 @given(st.builds(Manifest, LAYERS, st.lists(LAYERS, max_size=5).map(tuple)))
 def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
     content = manifest.to_bytes()
@@ -89,7 +90,7 @@ def test_what_is_no_manifest_is_refused_by_field(content: bytes, message: str) -
     assert message in caught.value.message
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(st.integers(0, len(MANIFEST.to_bytes()) - 1), st.binary(max_size=3))
 def test_a_damaged_manifest_is_read_or_refused(place: int, new: bytes) -> None:
     content = bytearray(MANIFEST.to_bytes())

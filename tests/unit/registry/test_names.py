@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.errors import InvalidName
 from registry.names import Name, nearest
+from tests.properties import examples
 
 _LETTERS = "abcXYZ019_"
 
@@ -20,7 +21,7 @@ def _part(extra: str) -> st.SearchStrategy[str]:
 NAMES = st.builds(Name, _part(".:"), _part(""), _part("."), _part("."))
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(NAMES)
 def test_a_printed_name_parses_to_itself(name: Name) -> None:
     assert Name.parse(str(name)) == name
@@ -28,7 +29,7 @@ def test_a_printed_name_parses_to_itself(name: Name) -> None:
     assert Name.from_path("/".join(name.path)) == name
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(100)
 @given(st.text(max_size=40))
 def test_any_text_is_a_name_or_is_refused(text: str) -> None:
     try:

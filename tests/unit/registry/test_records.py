@@ -7,7 +7,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.digest import Digest
@@ -18,6 +18,7 @@ from registry.records import (
     BlobOrigin,
     Records,
 )
+from tests.properties import examples
 
 DIGEST = Digest.of(b"blob")
 ORIGIN = BlobOrigin("hf.co/a/b", True, "recipe")
@@ -80,7 +81,7 @@ def test_every_flipped_bit_of_a_record_makes_it_say_nothing_or_the_same(tmp_path
     assert records.manifest(name) is None
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(st.binary(max_size=200))
 def test_any_content_of_a_record_is_passed_over(tmp_path_factory: object, content: bytes) -> None:
     root = tmp_path_factory.mktemp("store")  # type: ignore[attr-defined]

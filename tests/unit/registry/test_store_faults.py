@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.digest import Digest
@@ -17,6 +17,7 @@ from registry.gc import GcOptions, collect
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
+from tests.properties import examples
 from tests.unit.registry.faulty_disk import faulty_disk
 
 NAMES = [Name.parse(text) for text in ("a", "b", "user/c:q4")]
@@ -81,7 +82,7 @@ def _state(store: Store) -> dict[Name, Digest]:
     return {model.name: model.digest for model in models}
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(30)
 @given(st.lists(OPERATIONS, max_size=12))
 def test_every_operation_is_done_wholly_or_not_at_all(operations: list[Operation]) -> None:
     root = Path(tempfile.mkdtemp())

@@ -7,11 +7,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.config_file import _read
 from runner.settings import Settings, SettingsError, load, variable
+from tests.properties import examples
 
 CANARY = "canary-of-a-value"
 _WORDS = ("127.0.0.1:99", "a.example", "https://a.example", "5m", "8GiB", "3", "1", "f16", "debug",
@@ -153,7 +154,7 @@ def test_another_file_may_be_named_or_none(tmp_path: Path) -> None:
     ),
     st.sampled_from(_WORDS),
 )
-@settings(max_examples=150)
+@examples(50)
 def test_a_text_means_in_the_file_what_it_means_in_its_variable(
     tmp_path_factory: pytest.TempPathFactory, name: str, text: str
 ) -> None:

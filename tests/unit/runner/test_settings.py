@@ -4,7 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.setting_values import DEFAULT_PORT, Address, parse_address, parse_duration, parse_size
@@ -22,6 +22,7 @@ from runner.settings import (
 from runner.settings import (
     given as given_in,
 )
+from tests.properties import examples
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_a_bad_value_names_its_variable_and_itself(name: str, text: str) -> None
 
 
 @given(st.sampled_from([item.name for item in fields(Settings)]), st.text(max_size=12))
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(100)
 def test_any_value_is_read_or_refused_by_name(name: str, text: str) -> None:
     message = variable(name)
     try:

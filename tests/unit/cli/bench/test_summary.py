@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.bench.request_metrics import RequestMetrics
 from cli.bench.summary import decode_rate, percentile, percentiles, prompt_rate, summarize
+from tests.properties import examples
 
 
 def answered(started_s: float, *times_s: float, tokens: int | None = None) -> RequestMetrics:
@@ -27,7 +28,7 @@ def test_nothing_measured_has_no_spread() -> None:
     assert percentiles([]) is None
 
 
-@settings(max_examples=50, derandomize=True)
+@examples(30)
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
 def test_a_percentile_lies_between_the_extremes(values: list[float], share: float) -> None:
     ordered = sorted(values)

@@ -11,11 +11,12 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.bench.timed_response import InvalidResponse, TimedResponse, send_request, sse_events
 from runner.client import Client
+from tests.properties import examples
 from tests.unit.cli.bench.conftest import FakeServer
 
 
@@ -90,7 +91,7 @@ def test_an_event_that_is_no_object_is_refused(data: bytes) -> None:
         list(sse_events(recorded(b"data: " + data + b"\n\n")))
 
 
-@settings(max_examples=60, derandomize=True)
+@examples(30)
 @given(
     numbers=st.lists(st.integers(), max_size=12),
     cuts=st.lists(st.integers(0, 400), max_size=12),

@@ -11,10 +11,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cli.service import desktop
+from tests.properties import examples
 
 _STRING_ESCAPES = {"\\\\": "\\", "\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
@@ -32,7 +33,7 @@ def words_of(text: str) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(13)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), min_size=1))
 @example("a b\"c\\d%e$f`g'%%f\\\\")
 def test_every_value_arrives_as_it_was(value: str) -> None:

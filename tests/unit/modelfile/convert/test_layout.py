@@ -3,19 +3,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from modelfile.convert.layout import ALIGNMENT, lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.errors import ConvertError
 from registry.formats.gguf import read_header
+from tests.properties import examples
 
 ARCHITECTURE = MetadataValue("general.architecture", "string", "llama")
 SHAPES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=6)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SHAPES, st.sampled_from(["F32", "F16", "BF16"]))
 def test_our_own_reader_finds_what_was_laid_out(
     tmp_path: Path, shapes: list[tuple[int, int]], kind: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from modelfile.convert import tensor_data
@@ -14,6 +14,7 @@ from modelfile.convert.tensor_data import TensorSource, source_of
 from modelfile.errors import ConvertError
 from registry.formats.safetensors import read_header
 from tests.conformance.convert.weights import write_safetensors
+from tests.properties import examples
 from tests.unit.modelfile.convert.checkpoints import encode
 
 
@@ -30,7 +31,7 @@ def values_of(found: TensorSource) -> np.ndarray:
     return np.concatenate(list(found.pieces()))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     heads=st.integers(1, 4),
     half=st.integers(1, 4),

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from registry.errors import InvalidSafetensors
 from registry.formats.safetensors import read_header, read_index
 from registry.formats.safetensors.header import MAX_HEADER_BYTES
 from registry.formats.safetensors.index import MAX_INDEX_BYTES, read_shards
+from tests.properties import examples
 
 TWO = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -108,7 +109,7 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
         read_header(tmp_path / "pipe")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 200), st.binary(max_size=4), st.integers(0, 6))
 def test_a_damaged_file_is_read_or_refused(
     tmp_path: Path, place: int, patch: bytes, cut: int
@@ -129,7 +130,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON)
 def test_any_json_is_read_or_refused(tmp_path: Path, value: Any) -> None:
     path = write(tmp_path, encode(json.dumps(value), 0))

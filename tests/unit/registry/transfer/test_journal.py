@@ -4,7 +4,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from registry.transfer.journal import (
@@ -14,6 +14,7 @@ from registry.transfer.journal import (
     PartialPlan,
     chunk_size_for,
 )
+from tests.properties import examples
 
 PLAN = PartialPlan("sha256:x", 1000, 100)
 
@@ -48,7 +49,7 @@ def test_a_journal_cut_at_any_byte_keeps_whole_records_and_can_go_on(tmp_path: P
         assert read(tmp_path / "cut") == {**kept, 9: 99}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 500), bit=st.integers(0, 7))
 def test_a_flipped_bit_never_invents_a_chunk(at: int, bit: int, tmp_path: Path) -> None:
     content = bytearray(

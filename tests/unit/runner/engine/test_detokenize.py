@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
 from runner.types import Delta
 from tests.fake_backend import EOS, FakeTokenizer
+from tests.properties import examples
 
 
 def pieces_of(data: bytes, borders: list[int]) -> list[bytes]:
@@ -23,7 +24,7 @@ bytes_like_text = st.one_of(
 
 
 @given(bytes_like_text, st.lists(st.integers(0, 1000), max_size=12))
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(100)
 def test_all_pieces_together_give_the_text_of_the_whole(data: bytes, borders: list[int]) -> None:
     detokenizer = Detokenizer()
     text = "".join(detokenizer.push(piece) for piece in pieces_of(data, borders))
@@ -31,7 +32,7 @@ def test_all_pieces_together_give_the_text_of_the_whole(data: bytes, borders: li
 
 
 @given(st.text("aä漢🙂", min_size=1, max_size=20))
-@settings(max_examples=100, derandomize=True, deadline=None)
+@examples(40)
 def test_valid_text_never_shows_a_replacement_character(text: str) -> None:
     detokenizer = Detokenizer()
     shown = ""

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity
@@ -14,6 +14,7 @@ from runner.engine.grammar import MAX_CACHED_GRAMMARS, Grammars, LlguidanceMatch
 from runner.errors import InvalidRequest
 from runner.types import Delta, GenerateRequest, Grammar
 from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
+from tests.properties import examples
 
 TOKENIZER = FakeTokenizer()
 END = 257
@@ -311,7 +312,7 @@ def generated(request: GenerateRequest, matcher: LlguidanceMatcher) -> list[Delt
     return deltas
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(schemas, st.text(st.sampled_from('{}[]",:ab1 '), min_size=1, max_size=30))
 def test_every_answer_of_the_engine_matches_its_schema(value: dict[str, Any], said: str) -> None:
     matcher = _shared().matcher(schema(value))

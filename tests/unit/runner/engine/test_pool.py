@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.engine.pool import Pool
+from tests.properties import examples
 
 
 class LedgerAgainstCells(RuleBasedStateMachine):
@@ -133,7 +134,7 @@ def test_releasing_the_source_keeps_what_others_share() -> None:
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(2, 16))
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(15)
 def test_whole_blocks_are_counted_for_each_sequence(lengths: list[int], block: int) -> None:
     pool = Pool(10_000, block)
     for id, length in enumerate(lengths):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Backend, BackendError
 from runner.engine.pool_growth import RETRY_S, PoolGrowth
 from runner.errors import ContextOverflow
+from tests.properties import examples
 from tests.unit.runner.engine.runs import Run
 
 
@@ -124,7 +125,7 @@ def test_sequences_end_with_an_error_when_the_cache_is_lost() -> None:
     assert "no memory" in str(run.errors["a"])
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(30)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=8),
     grants=st.lists(st.integers(0, 700), max_size=6),

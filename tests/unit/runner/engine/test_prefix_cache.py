@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.prefix_cache import FinishedSequence, PrefixCache, PrefixSharing
 from runner.token_prefix import common_prefix
+from tests.properties import examples
 
 
 def holder(slot: int, tokens: list[int], computed: int | None = None) -> FinishedSequence:
@@ -27,7 +28,7 @@ def finish(cache: PrefixCache, slot: int, tokens: list[int]) -> list[int]:
     st.integers(0, 300),
     st.integers(0, 400),
 )
-@settings(max_examples=200, derandomize=True, deadline=None)
+@examples(60)
 def test_common_prefix_is_what_comparing_one_by_one_gives(
     shared: list[int], tail: list[int], cut: int, limit: int
 ) -> None:

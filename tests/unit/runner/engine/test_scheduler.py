@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import (
@@ -22,10 +22,11 @@ from tests.fake_backend import (
     FakeBackend,
     FakeTokenizer,
 )
+from tests.properties import examples
 
 
 @given(st.integers(2, 12), st.integers(1, 60), st.sampled_from([8, 32, 100]), st.integers(1, 8))
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(30)
 def test_first_tokens_of_equal_requests_come_in_order_of_arrival(
     count: int, length: int, batch: int, sequences: int
 ) -> None:

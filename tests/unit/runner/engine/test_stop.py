@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.stop import StopMatcher
+from tests.properties import examples
 
 stop_sets = st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=5).map(
     lambda stops: tuple(dict.fromkeys(stops))
@@ -32,7 +33,7 @@ def run(text: str, stops: tuple[str, ...], sizes: list[int]) -> tuple[list[str],
 
 
 @given(st.text("abc", max_size=30), stop_sets, st.lists(st.integers(1, 4), max_size=30))
-@settings(max_examples=500, derandomize=True, deadline=None)
+@examples(160)
 def test_any_split_shows_the_text_before_the_first_stop(
     text: str, stops: tuple[str, ...], sizes: list[int]
 ) -> None:
@@ -41,7 +42,7 @@ def test_any_split_shows_the_text_before_the_first_stop(
 
 
 @given(st.text("abcx", max_size=30), stop_sets)
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(100)
 def test_no_more_is_held_back_than_may_become_a_stop(text: str, stops: tuple[str, ...]) -> None:
     matcher, shown, read = StopMatcher(stops), "", ""
     for character in text:

@@ -5,13 +5,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.engine.grammar import Grammars
 from runner.engine.unique_items import VocabularyIndex
 from runner.types import Grammar
 from tests.fake_backend import FakeTokenizer
+from tests.properties import examples
 from tests.unit.runner.engine.test_grammar import accepted
 
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
@@ -187,7 +188,7 @@ items = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@examples(30)
 @given(st.lists(items, max_size=5), st.sampled_from([None, 1]))
 def test_any_array_is_allowed_if_and_only_if_its_items_differ(
     value: list[Any], indent: int | None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.errors import InvalidRequest
@@ -18,6 +18,7 @@ from runner.models.memory_estimate import PROCESS_BYTES, MemoryEstimate
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, plan_memory
 from runner.models.model_files import ModelFiles
 from runner.models.model_shape import ModelShape
+from tests.properties import examples
 from tests.unit.runner.models.test_memory_plan import GIB, QWEN_06B, gpus
 
 FILES = ModelFiles("/blob", "llamacpp")
@@ -208,7 +209,7 @@ def test_sizes_are_read_from_the_names_of_tensors() -> None:
     assert layer_sizes(own, 2) == LayerSizes((12, 87), (0, 77), 51, 0, 255)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(50)
 @given(
     free=st.lists(st.integers(0, 12 * GIB), min_size=1, max_size=4),
     experts=st.booleans(),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from runner.errors import InsufficientMemory
@@ -23,6 +23,7 @@ from runner.models.memory_plan import (
 )
 from runner.models.model_files import ModelFiles
 from runner.models.model_shape import ModelShape
+from tests.properties import examples
 
 GIB = 1 << 30
 SOURCE = ModelFiles("/blob", "llamacpp")
@@ -130,7 +131,7 @@ def test_a_cache_starts_beyond_where_positions_are_rotated_otherwise_or_stays_be
     assert tight.pool_tokens < tight.max_pool_tokens == 16_384
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(50)
 @given(
     free=st.integers(2 * GIB, 24 * GIB),
     left=st.integers(0, 16 * GIB),
@@ -318,7 +319,7 @@ def test_sizes_read_well(size: int, text: str) -> None:
     assert gib(size) == text
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(50)
 @given(
     context=st.integers(1, 200_000),
     parallel=st.integers(0, 300),
@@ -332,7 +333,7 @@ def test_the_pool_always_holds_one_context_and_never_more_than_asked(
     assert context <= pool <= max(context, min(max(1, parallel) * context, MAX_POOL_TOKENS))
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(50)
 @given(
     free=st.integers(0, 64 * GIB),
     weights=st.integers(1, 40 * GIB),

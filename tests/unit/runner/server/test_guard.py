@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import starlette.datastructures
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.authority import is_address
 from runner.server.errors import HttpError
 from runner.server.guard import Guard, check_body
 from runner.setting_values import Address
+from tests.properties import examples
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -219,7 +220,7 @@ def test_a_blob_may_be_longer_than_a_body_and_of_any_type() -> None:
     assert checked(headers, "/api/chat") == 413
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@examples(60)
 @given(name=st.text(max_size=30), port=st.sampled_from(["", ":4327", ":80"]))
 async def test_no_other_host_name_passes(name: str, port: str) -> None:
     given_host = (name + port).encode("latin-1", "replace").decode("latin-1")

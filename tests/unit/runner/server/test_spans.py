@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.server.request_log import RequestRecord
 from runner.types import Finish, GenerateRequest, SamplingParams, Usage
+from tests.properties import examples
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -171,7 +172,7 @@ def test_a_traceparent_that_is_none_begins_a_trace_of_its_own(parent: str) -> No
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80), st.booleans())
-@settings(max_examples=200)
+@examples(60)
 def test_no_header_keeps_a_request_from_its_trace(parent: bytes, state: bytes, valid: bool) -> None:
     told = record()
     parent = f"00-{TRACE}-{SPAN}-01".encode() if valid else parent

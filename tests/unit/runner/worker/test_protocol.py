@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.types import (
@@ -28,6 +28,7 @@ from runner.worker.protocol import (
     delta_to_wire,
     encode_frame,
 )
+from tests.properties import examples
 
 
 def across(value: Any) -> Any:
@@ -102,13 +103,13 @@ requests = st.builds(
 
 
 @given(deltas)
-@settings(max_examples=50, derandomize=True, deadline=None)
+@examples(30)
 def test_deltas_survive_the_journey(delta: Delta) -> None:
     assert delta_from_wire(across(delta_to_wire(delta))) == delta
 
 
 @given(requests)
-@settings(max_examples=50, derandomize=True, deadline=None)
+@examples(30)
 def test_requests_survive_the_journey(request_: GenerateRequest) -> None:
     assert from_json(GenerateRequest, across(to_json(request_))) == request_
 
@@ -125,7 +126,7 @@ def test_a_lone_surrogate_survives_the_journey() -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@examples(60)
 def test_bytes_that_are_no_frame_are_refused_and_never_crash(body: bytes) -> None:
     try:
         frame = decode_body(body)

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.types import Dropped, GenerateRequest, Message, ToolCall
@@ -18,6 +18,7 @@ from runner.worker.truncation import (
     n_keep_tokens,
 )
 from tests.fake_backend import CHAT_TEMPLATE, FakeTokenizer
+from tests.properties import examples
 
 SYSTEM = Message("system", "Be kind.")
 CALL = Message("assistant", "", tool_calls=(ToolCall("c1", "add", "{}"),))
@@ -159,7 +160,7 @@ def test_in_a_long_last_turn_calls_go_with_their_results_and_the_question_stays(
 roles = st.sampled_from([SYSTEM, Message("user", "u"), Message("assistant", "a"), CALL, RESULT])
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(st.lists(roles, min_size=1, max_size=12), st.integers(0, 12))
 def test_a_result_never_stays_without_the_message_before_it(
     messages: list[Message], count: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.errors import TemplateError
@@ -14,6 +14,7 @@ from modelfile.templates.gotemplate.errors import CallFault
 from modelfile.templates.gotemplate.formatter import format_fault, sprint, sprintf
 from modelfile.templates.gotemplate.template import GoTemplate
 from modelfile.templates.gotemplate.values import NIL, GoStrings, Uint8
+from tests.properties import examples
 
 VALUES = st.recursive(
     st.none() | st.just(NIL) | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats()
@@ -33,7 +34,7 @@ def check_size(size: int) -> None:
         raise LimitExceeded("too large")
 
 
-@settings(max_examples=500, deadline=None)
+@examples(160)
 @given(FORMS, st.lists(VALUES, max_size=3))
 def test_every_format_takes_every_value_or_is_refused(form: str, values: list[Any]) -> None:
     assert isinstance(sprint(values), str)

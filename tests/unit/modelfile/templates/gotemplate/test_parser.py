@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.errors import TemplateError
@@ -10,6 +10,7 @@ from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate import ollama
 from modelfile.templates.gotemplate.lexer import ItemType, lex
 from modelfile.templates.gotemplate.template import GoTemplate
+from tests.properties import examples
 
 PIECES = st.sampled_from(
     ["{{", "}}", "{{-", "-}}", "{{- ", " -}}", "if", "else", "end", "range", "with", "define",
@@ -30,7 +31,7 @@ def fault_of(source: str) -> str:
     return "the template is fine"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=40))
 def test_tokens_are_the_whole_source_in_order(source: str) -> None:
     tokens = lex(source)
@@ -43,7 +44,7 @@ def test_tokens_are_the_whole_source_in_order(source: str) -> None:
         last = token.position + len(token.text)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(160)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_a_template_renders_or_says_what_is_wrong(source: str) -> None:
     assert fault_of(source).startswith("the template")
@@ -60,7 +61,7 @@ ACTIONS = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(160)
 @given(st.lists(ACTIONS, min_size=1, max_size=3).map(" | ".join))
 def test_an_expression_has_a_value_or_a_fault(expression: str) -> None:
     assert fault_of("{{ " + expression + " }}").startswith("the template")

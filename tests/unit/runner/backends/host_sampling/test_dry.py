@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llama_cpp import llama_cpp as native
 
@@ -19,6 +19,7 @@ from runner.backends.host_sampling.dry import DryPenalty, create_dry
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.types import SamplingParams
 from tests.dry_definition import dry_penalties
+from tests.properties import examples
 
 few = st.integers(0, 4)
 breakers = st.dictionaries(
@@ -39,7 +40,7 @@ def penalties(dry: DryPenalty) -> dict[int, float]:
     return dict(zip(tokens.tolist(), lost.tolist(), strict=True))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(100)
 @given(parameters, st.lists(few, max_size=40))
 def test_penalties_kept_up_to_date_are_those_of_the_reference(
     params: SamplingParams, history: list[int]
@@ -50,7 +51,7 @@ def test_penalties_kept_up_to_date_are_those_of_the_reference(
         dry.extend(history[end : end + 1])
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(parameters, st.lists(few, max_size=60), st.lists(few, max_size=6))
 def test_a_prompt_let_in_at_once_is_the_same_as_token_by_token(
     params: SamplingParams, prompt: list[int], output: list[int]

@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.logprobs import drawn_logprobs, token_logprobs
 from tests import sampling_definition as sampling
+from tests.properties import examples
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 30.0), st.integers(0, 20))
 def test_they_are_those_of_the_reference(seed: int, spread: float, count: int) -> None:
     random = np.random.default_rng(seed)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.nucleus import draw, locate, nucleus
+from tests.properties import examples
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@examples(40)
 @given(
     size=st.integers(1, 20_000),
     spread=st.floats(0.0, 8.0),
@@ -30,7 +31,7 @@ def test_a_nucleus_is_the_shortest_run_with_the_mass(
     assert len(ids) == 1 or probabilities[:-1].sum() < mass + 1e-6
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(
     size=st.integers(1, 9000),
     share=st.floats(0.0, 1.0, exclude_max=True),

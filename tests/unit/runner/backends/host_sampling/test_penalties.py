@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.penalties import LogitAdjustment, PenaltyWindow
 from runner.types import SamplingParams
+from tests.properties import examples
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(
     st.lists(st.lists(st.integers(0, 5), max_size=8), max_size=8),
     st.none() | st.integers(1, 10),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -15,6 +15,7 @@ from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.sampler import HostSampler
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
+from tests.properties import examples
 from tests.sampling_definition import adjust, distribution
 
 VOCABULARY = 3000
@@ -70,7 +71,7 @@ def probabilities(
     return result
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(50)
 @given(parameters, cases)
 def test_probabilities_are_those_of_the_reference(
     params: SamplingParams, case: tuple[int, float, list[int]]
@@ -83,7 +84,7 @@ def test_probabilities_are_those_of_the_reference(
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@examples(40)
 @given(
     parameters.filter(lambda params: params.min_p > 0 or params.top_p < 1 or params.typical_p < 1),
     cases,
@@ -113,7 +114,7 @@ def test_probabilities_without_filters_are_those_of_the_reference(temperature: f
     np.testing.assert_allclose(probabilities(params, logits, [5, 6]), expected, atol=1e-5)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(30)
 @given(parameters, cases, st.integers(1, 3))
 def test_greedy_choices_are_those_of_the_reference(
     params: SamplingParams, case: tuple[int, float, list[int]], decimals: int
@@ -131,7 +132,7 @@ def test_greedy_choices_are_those_of_the_reference(
     assert sampler.choose(logits) == distribution(logits, greedy, history).argmax()
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(30)
 @given(parameters, cases)
 def test_logits_are_left_as_they_were(
     params: SamplingParams, case: tuple[int, float, list[int]]
@@ -146,7 +147,7 @@ def test_logits_are_left_as_they_were(
     np.testing.assert_array_equal(logits, before)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@examples(40)
 @given(
     parameters,
     cases,
@@ -283,7 +284,7 @@ def test_a_repeat_penalty_that_divides_by_nothing_is_refused(value: float) -> No
         HostSampler(SamplingParams(repeat_penalty=value), CandidateArray(5), 5)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(30)
 @given(cases, st.sampled_from([1, 2]), st.floats(1.0, 6.0), st.floats(0.3, 2.0))
 def test_the_first_draw_of_mirostat_is_of_the_distribution_of_the_reference(
     case: tuple[int, float, list[int]], version: int, tau: float, temperature: float
@@ -301,7 +302,7 @@ def test_the_first_draw_of_mirostat_is_of_the_distribution_of_the_reference(
     np.testing.assert_allclose(found, expected, atol=1e-4 + np.abs(found - expected)[moved].sum())
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
+@examples(30)
 @given(parameters, cases, st.sampled_from([0.02, 0.5, 2.0]), st.sampled_from([0.5, 1.0, 2.0]))
 def test_the_dynamic_temperature_is_that_of_the_reference(
     params: SamplingParams, case: tuple[int, float, list[int]], spread: float, exponent: float

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.top_k import top_k_ids
+from tests.properties import examples
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(60)
 @given(
     size=st.integers(1, 9000),
     k=st.integers(1, 200),

@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.families import parsers
 from runner.chat.families import FAMILIES, PARSERS, family_of
 from runner.chat.output import output_parser, special_tokens_of, tool_parser_of
 from runner.types import ToolCall
+from tests.properties import examples
 
 TOOLS = [
     {
@@ -210,7 +211,7 @@ def test_what_cannot_be_mended_is_content(text: str) -> None:
     assert parse("hermes", whole) == (whole, [])
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(st.sampled_from(ONE_CALL + TWO_CALLS), st.data())
 def test_damaged_calls_neither_fail_nor_depend_on_the_pieces(
     row: tuple[str, str], data: st.DataObject
@@ -298,7 +299,7 @@ PIECES = sorted(
 )
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(
     st.sampled_from(sorted(TEMPLATES)),
     st.lists(st.sampled_from(PIECES), max_size=14),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.chat.families import family_of
@@ -11,6 +11,7 @@ from runner.chat.families.hermes import FAMILY
 from runner.chat.family import ToolParser
 from runner.chat.tools.delimited import MAX_CALL_CHARS
 from runner.types import ToolCall
+from tests.properties import examples
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
@@ -87,7 +88,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(100)
 @given(pieces=PIECES, cut=st.integers(1, 9))
 def test_how_the_text_is_cut_makes_no_difference(pieces: list[str], cut: int) -> None:
     text = "".join(pieces)
@@ -95,7 +96,7 @@ def test_how_the_text_is_cut_makes_no_difference(pieces: list[str], cut: int) ->
     assert parse(*cuts) == parse(text)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@examples(60)
 @given(text=st.text(alphabet='<tol_ca/> \nx{}"', max_size=60))
 def test_text_without_a_complete_call_comes_out_unchanged(text: str) -> None:
     content, calls = parse(text)

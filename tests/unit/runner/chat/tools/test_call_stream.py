@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.chat.output import OutputDelta, OutputParser, output_parser
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.delimited import MAX_CALL_CHARS
+from tests.properties import examples
 from tests.unit.runner.chat.families.test_families import (
     AS_JSON,
     ONE_CALL,
@@ -71,7 +72,7 @@ def test_arguments_are_shown_while_they_are_written(family: str, text: str) -> N
     assert "".join(piece.arguments for piece in pieces).startswith('{"a": ')
 
 
-@settings(max_examples=150)
+@examples(50)
 @given(st.sampled_from(WRITTEN), st.data())
 def test_damaged_calls_do_not_depend_on_the_pieces(
     row: tuple[str, str], data: st.DataObject
@@ -89,7 +90,7 @@ def test_damaged_calls_do_not_depend_on_the_pieces(
         assert found[1]
 
 
-@settings(max_examples=200)
+@examples(60)
 @given(
     st.sampled_from(sorted(ALL)),
     st.lists(st.sampled_from([*PIECES, AS_JSON, '{"name": "add", "arguments": ']), max_size=12),

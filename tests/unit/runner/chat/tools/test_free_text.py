@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
@@ -17,6 +17,7 @@ from runner.chat.tools.free_text import (
     text_of_arguments,
 )
 from runner.errors import InvalidRequest
+from tests.properties import examples
 
 BYTES = LLTokenizer("byte")
 
@@ -32,7 +33,7 @@ def accepts(lark: str, text: str) -> bool:
     )
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(st.text(max_size=20) | st.text('"\\\n\x01é😀}', max_size=8), st.integers(0, 60))
 def test_a_text_in_pieces_is_the_text(text: str, cut: int) -> None:
     arguments = arguments_of_text(text)

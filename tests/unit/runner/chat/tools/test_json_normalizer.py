@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.chat.tools.json_normalizer import JsonNormalizer
+from tests.properties import examples
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -25,7 +26,7 @@ def written(*pieces: str) -> tuple[str, JsonNormalizer]:
     return "".join(map(transcriber.feed, pieces)), transcriber
 
 
-@settings(max_examples=150)
+@examples(50)
 @given(
     st.dictionaries(st.text(max_size=5), VALUES, max_size=4),
     st.booleans(),

@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.chat.output import OutputDelta, output_parser
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.delimited import MAX_CALL_CHARS
+from tests.properties import examples
 
 TEMPLATE = "<tool_call>"
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("add", "get_weather")]
@@ -161,7 +162,7 @@ MARKS = [
 ]
 
 
-@settings(max_examples=400)
+@examples(130)
 @given(st.lists(st.sampled_from(MARKS), max_size=12), st.lists(st.integers(0, 300), max_size=5))
 def test_any_chunks_of_a_text_give_the_same(marks: list[str], cuts: list[int]) -> None:
     text = "".join(marks)

@@ -7,13 +7,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from runner.engine.grammar import Grammars
 from runner.engine.schemas.rewrite import rewritten
 from runner.errors import InvalidRequest
 from tests.conformance.schemas.judged import Judge, byte_grammars
+from tests.properties import examples
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,7 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(schemas, st.lists(values, min_size=1, max_size=4))
 def test_every_schema_that_is_taken_has_the_values_that_jsonschema_says(
     schema: Any, tried: list[Any]

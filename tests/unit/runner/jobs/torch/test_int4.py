@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.quant import int4
@@ -23,6 +23,7 @@ from runner.jobs.torch.evaluation import chunk_step
 from runner.jobs.torch.gptq import Int4Numbers, gptq, to_nearest
 from runner.jobs.torch.hessian import InputStatistics
 from runner.jobs.torch.int4_files import awq_tensors, gptq_tensors
+from tests.properties import examples
 from tests.unit.runner.backends.torch.checkpoints import LLAMA, llama_tensors, write_checkpoint
 
 Tensor = Any
@@ -52,7 +53,7 @@ def lost(weight: Tensor, dense: Tensor, x: Tensor) -> float:
     return float(((x @ (dense - weight).t()) ** 2).sum())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(cases)
 def test_gptq_loses_less_of_the_outputs_than_rounding(case: tuple[int, int, int]) -> None:
     weight, x = map_and_inputs(*case)
@@ -60,7 +61,7 @@ def test_gptq_loses_less_of_the_outputs_than_rounding(case: tuple[int, int, int]
     assert lost(weight, found.dense, x) < 0.9 * lost(weight, to_nearest(weight, GROUP).dense, x)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(13)
 @given(cases)
 def test_awq_loses_less_of_the_outputs_than_rounding(case: tuple[int, int, int]) -> None:
     weight, x = map_and_inputs(*case)
@@ -86,7 +87,7 @@ def test_a_column_that_nothing_comes_into_is_no_fault() -> None:
     assert not found.dense[:, 5].any()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(13)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 999))
 def test_files_hold_the_numbers_as_the_formats_have_them(rows: int, groups: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.jobs.torch.sparsity import sparse_tensors, sparsify
+from tests.properties import examples
 from tests.unit.runner.jobs.torch.test_int4 import lost, map_and_inputs, statistics
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(st.integers(0, 999))
 def test_the_largest_stay_and_none_is_changed(seed: int) -> None:
     weight, _ = map_and_inputs(8, 64, seed)
@@ -22,7 +23,7 @@ def test_the_largest_stay_and_none_is_changed(seed: int) -> None:
     assert bool((smallest >= (weight - found).abs().unflatten(1, (-1, 4)).amax(-1)).all())
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(st.integers(0, 999))
 def test_wanda_loses_less_of_the_outputs_than_the_largest_weights(seed: int) -> None:
     weight, x = map_and_inputs(24, 128, seed)

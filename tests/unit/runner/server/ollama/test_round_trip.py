@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.build import build
@@ -19,6 +19,7 @@ from registry.names import Name
 from registry.store import Store
 from runner.library.descriptions import describe_modelfile
 from tests.gguf_files import llama_file
+from tests.properties import examples
 
 NAME = Name.parse("round")
 FILE = "tiny.gguf"
@@ -58,7 +59,7 @@ def made(store: Store, text: str, weights: Digest) -> Bundle:
     return read_bundle(store, store.get(NAME))
 
 
-@settings(derandomize=True, max_examples=7, deadline=None)
+@examples(7)
 @given(st.lists(COMMANDS, max_size=5))
 def test_a_model_made_of_what_is_shown_is_the_same(commands: list[tuple[str, str]]) -> None:
     text = "\n".join([f"FROM ./{FILE}", *map(" ".join, commands)])

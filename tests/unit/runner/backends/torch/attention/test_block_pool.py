@@ -7,11 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import BackendError, PoolFull
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
+from tests.properties import examples
 
 SEQUENCES, LONGEST = 6, 40
 
@@ -93,7 +94,7 @@ class _Mirror:
                 self.pool.merge(sequence, other, same)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 4, 16]), st.integers(4, 40))
 def test_random_operations_leak_nothing_and_write_nothing_shared(
     seed: int, block_size: int, blocks: int

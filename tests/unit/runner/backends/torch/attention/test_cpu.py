@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity, Row
@@ -21,6 +21,7 @@ from runner.backends.torch.attention.paged import (
     create_caches,
 )
 from runner.backends.torch.batch import StepBatch, create_inputs, create_layout
+from tests.properties import examples
 
 Tensor = Any
 BLOCK, HEADS, KEY_HEADS, WIDTH, BLOCKS, LONGEST = 4, 4, 2, 8, 64, 48
@@ -56,7 +57,7 @@ def pool_of(sequences: list[Part], *, scattered: bool) -> BlockPool:
     return pool
 
 
-@settings(max_examples=25, deadline=None)
+@examples(13)
 @given(
     sequences=st.lists(parts, min_size=1, max_size=5),
     dtype=st.sampled_from([torch.float32, torch.bfloat16]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import BackendError, Capacity, PoolFull, Row, RowFault, SampledToken
@@ -25,6 +25,7 @@ from tests.fake_backend import (
     FakeSampler,
     FakeTokenizer,
 )
+from tests.properties import examples
 
 FAULTS = 41  # one in so many hashes makes a row give no usable logits
 
@@ -220,7 +221,7 @@ def said(outcome: StepOutput) -> object:
     return outcome.deltas, errors
 
 
-@settings(max_examples=120, deadline=None)
+@examples(40)
 @given(
     history=st.lists(arrivals, min_size=1, max_size=8),
     pool=st.sampled_from([150, 200, 400]),
