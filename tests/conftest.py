@@ -20,6 +20,7 @@ import httpx
 import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from registry.store import Store
 from tests.daemon_processes import DaemonProcess
@@ -71,6 +72,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("hearth")
+# Hypothesis would take constants from the source of all modules that happen to be imported: other
+# examples for each choice of tests, and seconds of processor time in each process.
+providers._get_local_constants = lambda: providers._local_constants
 
 gc.disable()  # until all is collected: a tenth of the processor time of the tests otherwise
 
@@ -114,7 +118,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Let the garbage collector work again, but not on what lasts as long as the tests."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
