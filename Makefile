@@ -55,15 +55,16 @@ messages: dev
 # A file's tests stay together: they share daemons and what they have built. tests/conftest.py has
 # the long files first; xdist itself would begin with those of the most tests.
 test: dev
-	$(PYTHON_BIN)/pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile \
+	$(PYTHON_BIN)/pytest -m "not slow and not long" -n $(TEST_PROCESSES) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
-# The properties that Hypothesis tries, with three times as many examples.
-.PHONY: properties
+# What make test leaves out that takes seconds, and the properties that Hypothesis tries, with three
+# times as many examples.
+.PHONY: thorough
 EXAMPLES ?= 3
-properties: dev
-	EXAMPLES=$(EXAMPLES) $(PYTHON_BIN)/pytest -m "hypothesis and not slow" -n $(TEST_PROCESSES) \
-		--dist loadfile --no-loadscope-reorder tests/unit tests/kernels $(PYTEST_ARGS)
+thorough: dev
+	EXAMPLES=$(EXAMPLES) $(PYTHON_BIN)/pytest -m "(long or hypothesis) and not slow" \
+		-n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)

@@ -35,7 +35,6 @@ LONG_FILES = (
     "tests/attack/test_bodies.py",
     "tests/unit/runner/backends/llamacpp/test_devices.py",
     "tests/integration/test_create_convert.py",
-    "tests/integration/test_distill.py",
     "tests/unit/runner/backends/torch/parallel/test_ranks.py",
     "tests/integration/test_structured_output.py",
     "tests/integration/test_torch_ranks.py",
@@ -55,7 +54,6 @@ LONG_FILES = (
     "tests/unit/runner/backends/host_sampling/test_text_cuts.py",
     "tests/unit/modelfile/convert/vocabulary/test_shared_vocabularies.py",
     "tests/unit/runner/jobs/test_quantize.py",
-    "tests/attack/test_fairness.py",
     "tests/integration/test_fuzz.py",
     "tests/integration/test_residence.py",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import settings
 
-SCALE = int(os.environ.get("EXAMPLES", "1"))  # make properties has more
+SCALE = int(os.environ.get("EXAMPLES", "1"))  # make thorough has more
 
 
 def examples(count: int, **more: Any) -> settings:

@@ -63,6 +63,7 @@ TARGETS = {
     "/api/distill": Target("answer", '"model":"echo","name":"x","text":"x","student":{}', '"a"'),
     "/api/create": Target("messages", '"model":"x","from":"echo"', MESSAGE),
 }
+QUICK = ("/v1/chat/completions", "/api/chat", "/v1/responses", "/tokenize")
 
 
 def shapes(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
@@ -169,7 +170,13 @@ def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes) -> None
     assert status == 200 or len(answer) < 1500, where
 
 
-@pytest.mark.parametrize("path", TARGETS)
+@pytest.mark.parametrize(
+    "path",
+    [
+        *QUICK,
+        *(pytest.param(path, marks=pytest.mark.long) for path in TARGETS if path not in QUICK),
+    ],
+)
 def test_no_body_holds_the_loop_or_takes_more_memory_than_its_size_says(
     daemon: RunningDaemon, path: str
 ) -> None:

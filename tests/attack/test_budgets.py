@@ -86,7 +86,10 @@ def hostile_arguments(value: Any, size: int, every: bool) -> Iterator[tuple[Any,
 
 @pytest.mark.parametrize(
     ("size", "every"),
-    [(SOME, False), *(pytest.param(size, True, marks=pytest.mark.slow) for size in (LONG, SHORT))],
+    [
+        pytest.param(SOME, False, marks=pytest.mark.long),
+        *(pytest.param(size, True, marks=pytest.mark.slow) for size in (LONG, SHORT)),
+    ],
 )
 def test_everything_that_a_template_can_call_is_charged_for_its_time(
     size: int, every: bool

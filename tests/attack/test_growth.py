@@ -272,7 +272,10 @@ def applied(pattern: re.Pattern[Any], method: str, text: str) -> None:
         getattr(pattern, method)(given)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "every",
+    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.slow)],
+)
 def test_every_expression_of_the_product_takes_linear_time(every: bool) -> None:
     found: dict[str, str] = {}
     for name, work, texts in expression_cases(every):
@@ -322,7 +325,7 @@ def output_cases(arrives: str) -> Iterator[tuple[str, Callable[[str], Any], tupl
 @pytest.mark.parametrize(
     ("arrives", "every"),
     [
-        ("whole", False),
+        pytest.param("whole", False, marks=pytest.mark.long),
         ("in pieces", False),
         *(pytest.param(one, True, marks=LONG) for one in AS_IT_ARRIVES),
     ],

@@ -372,6 +372,7 @@ def check(daemon: RunningDaemon, hub: HostileServer, numbers: Sequence[int]) -> 
         assert http.post("/api/generate", json=asked).status_code == 200
 
 
+@pytest.mark.long
 def test_no_list_or_manifest_is_a_fault_of_the_daemon(
     daemon: RunningDaemon, hub: HostileServer
 ) -> None:

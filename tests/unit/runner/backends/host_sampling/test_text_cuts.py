@@ -113,9 +113,15 @@ def test_and_in_published_vocabularies(kind: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("name", "unit"),
-    [("spm-bpe", "<s>"), ("spm-bpe", "\0"), ("gpt-2", "</s>"), ("unigram", "a "),
-     ("wordpiece", "[SEP]")],
-)  # fmt: skip
+    [
+        ("spm-bpe", "<s>"),
+        ("gpt-2", "</s>"),
+        *(
+            pytest.param(*of, marks=pytest.mark.long)
+            for of in (("spm-bpe", "\0"), ("unigram", "a "), ("wordpiece", "[SEP]"))
+        ),
+    ],
+)
 def test_time_grows_with_the_length_of_a_text(name: str, unit: str, tmp_path: Path) -> None:
     tokenizer = trained(name, tmp_path)
     tokenizer._text_cuts()

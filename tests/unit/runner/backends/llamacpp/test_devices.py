@@ -146,10 +146,15 @@ def check_sizes(plan: MemoryPlan, found: dict[str, Any]) -> None:
     ("mib", "options", "layers"),
     [
         ((400, 300), {}, {"GPU0": 4, "GPU1": 3}),
-        ((400, 300), {"main_gpu": 1}, {"GPU1": 7}),
         ((400, 300), {"num_gpu": 3, "split_mode": "none"}, {"CPU": 4, "GPU0": 3}),
-        ((400, 300), {"tensor_split": [1, 6]}, {"GPU0": 1, "GPU1": 6}),
-        ((400, 300), {"num_gpu": 0}, {"CPU": 7}),
+        *(
+            pytest.param((400, 300), *of, marks=pytest.mark.long)
+            for of in (
+                ({"main_gpu": 1}, {"GPU1": 7}),
+                ({"tensor_split": [1, 6]}, {"GPU0": 1, "GPU1": 6}),
+                ({"num_gpu": 0}, {"CPU": 7}),
+            )
+        ),
     ],
 )
 def test_llamacpp_puts_layers_where_they_are_planned(

@@ -200,7 +200,7 @@ def test_images_in_one_batch_give_what_llama_cpp_gives(kind: str, harness: Load)
     run.matches("none", HEAD, ())
 
 
-@pytest.mark.parametrize("heard", AUDIO_KINDS)
+@pytest.mark.parametrize("heard", ["ultravox", pytest.param("qwen2a", marks=pytest.mark.long)])
 def test_recordings_give_what_llama_cpp_gives(heard: str, harness: Load) -> None:
     run = harness(heard, context_length=2048, pool_tokens=8192)
     prompts = {
