@@ -3,8 +3,8 @@
 For each schema: does it compile, is a text of every valid value allowed, token by token, with the
 vocabularies of ember and of the published models that are there, is every invalid one refused, and
 how long do the masks take. Writes build/schemas/CORPUS.json, each schema by itself, and the
-table of docs/conformance.md. Schemas that refer to documents outside are told apart: nobody can
-judge by them.
+table of docs/conformance.md. A run of the same commit goes on where it was stopped. Schemas that
+refer to documents outside are told apart: nobody can judge by them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ import llama_cpp
 
 from runner.backends.backend import Tokenizer
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
-from runner.engine.grammar import Grammars
 from runner.errors import CapacityError, InvalidRequest
 from runner.types import Grammar
 from tests.conformance.results import KEPT_SCHEMAS, head
 from tests.conformance.schemas.corpora import CORPORA, Case, cases
 from tests.conformance.schemas.instances import instances
-from tests.conformance.schemas.judged import Judge, all_allowed, byte_grammars, ways
+from tests.conformance.schemas.judged import Judge, all_allowed, byte_grammars, grammars_of, ways
 from tests.conformance.sources import REPOSITORY
 
 MODELS = {
@@ -71,22 +70,26 @@ class Suite:
         self._wanted = wanted
         self._every = every
         self._bytes = byte_grammars()
-        found = {name: _tokenizer(MODELS[name]) for name in names if MODELS[name].exists()}
-        self._grammars = {name: (each, Grammars(each)) for name, each in found.items()}
+        found = [_tokenizer(MODELS[name]) for name in names if MODELS[name].exists()]
+        self._vocabularies = [(each, _end_of(each), grammars_of(each)) for each in found]
 
-    def run(self, corpus: str) -> list[Result]:
-        """The results of a corpus, kept as they come."""
+    def run(self, corpus: str, kept: Path) -> list[Result]:
+        """The results of a corpus. Each is kept as it comes, and not judged again."""
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        known = {one["number"]: Result(**one["result"]) for one in map(json.loads, lines)}
         results = []
         for number, case in enumerate(cases(corpus)):
-            if number % self._every:
+            if number % self._every or (self._wanted or "") not in case.name:
                 continue
-            if self._wanted is None or self._wanted in case.name:
+            if number not in known:
                 try:
-                    results.append(self._judged(case))
+                    known[number] = self._judged(case)
                 except CapacityError:  # of a busy machine
-                    results.append(Result(case.name, unknown=True))
-                if number % 50 == 0:
-                    print(f"{corpus}: {number}", file=sys.stderr, flush=True)
+                    known[number] = Result(case.name, unknown=True)
+                with kept.open("a") as file:
+                    one = {"number": number, "result": asdict(known[number])}
+                    file.write(json.dumps(one) + "\n")
+            results.append(known[number])
         return results
 
     def _judged(self, case: Case) -> Result:
@@ -122,8 +125,7 @@ class Suite:
 
     def _as_tokens(self, case: Case, written: Any, result: Result) -> bool:
         grammar = Grammar("json_schema", json.dumps(case.schema), "$")
-        for tokenizer, grammars in self._grammars.values():
-            end = next(one for one in range(tokenizer.vocabulary) if tokenizer.is_end(one))
+        for tokenizer, end, grammars in self._vocabularies:
             for tokens in ways(written, tokenizer):
                 took: list[float] = []
                 if not all_allowed(grammars.matcher(grammar), tokens, end, took):
@@ -137,6 +139,10 @@ def _tokenizer(file: Path) -> Tokenizer:
     params.vocab_only = True
     model = llama_cpp.llama_model_load_from_file(str(file).encode(), params)
     return LlamaCppTokenizer(llama_cpp.llama_model_get_vocab(model))
+
+
+def _end_of(tokenizer: Tokenizer) -> int:
+    return next(one for one in range(tokenizer.vocabulary) if tokenizer.is_end(one))
 
 
 def right(result: Result) -> bool:
@@ -190,11 +196,15 @@ def main() -> int:
     suite = Suite([one for one in given.models.split(",") if one], given.only, given.every)
     summaries = {}
     for corpus in given.corpora or list(CORPORA):
-        results = suite.run(corpus)
         FOLDER.mkdir(parents=True, exist_ok=True)
+        commit = head()
+        lines = FOLDER / f"{corpus}-{given.models}-{commit}.jsonl"
+        if commit.endswith("-dirty"):
+            lines.unlink(missing_ok=True)
+        results = suite.run(corpus, lines)
         kept = [{**asdict(one), "mask_ms": max(one.mask_ms, default=0)} for one in results]
         (FOLDER / f"{corpus}.json").write_text(json.dumps(kept, indent=1))
-        summaries[corpus] = {**_summary(results), "commit": head()}
+        summaries[corpus] = {**_summary(results), "commit": commit}
         print(corpus, json.dumps(summaries[corpus], indent=1))
         if given.only is None:
             known = json.loads(KEPT_SCHEMAS.read_text()) if KEPT_SCHEMAS.exists() else {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from typing import Any
 
 from llguidance import LLMatcher
@@ -77,9 +78,30 @@ def ways(value: Text, tokenizer: Tokenizer) -> Iterator[list[int]]:
         yield tokenizer.encode(text, add_bos=False, parse_special=False)
 
 
+class InPlace(Executor):
+    """Does its work in the thread that asks for it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """What has been done."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def grammars_of(tokenizer: Tokenizer) -> Grammars:
+    """Those of a vocabulary, with masks computed in place: on a busy machine, handing each to
+    another thread takes far longer than the mask."""
+    found = Grammars(tokenizer)
+    found._pool = InPlace()
+    return found
+
+
 def byte_grammars() -> Grammars:
     """Of a vocabulary of bytes."""
-    return Grammars(FakeTokenizer())
+    return grammars_of(FakeTokenizer())
 
 
 def _names(schema: Any) -> Iterator[str]:
