@@ -64,13 +64,13 @@ class LlguidanceMatcher:
         self._param = param
         self.complete = False  # nothing may follow
         self._left_s = MATCHING_S
-        self._mask: TimedMask = pool.submit(_timed, matcher.compute_bitmask)
+        self._mask: TimedMask = pool.submit(_timed, _mask_of, matcher)
         self._ahead: deque[tuple[int, TimedMask]] = deque()  # the masks after each token of a draft
         self._jump: JumpAhead | None = None  # for an answer with drafts
 
     def bits(self) -> bytes:
-        """See TokenMask. Everything is allowed when the grammar has failed, which the next accept
-        tells."""
+        """See TokenMask. When the grammar has become too much work, all but the end is allowed, and
+        the next accept tells."""
         return self._mask.result()[0]
 
     def accept(self, token: int) -> None:
@@ -83,7 +83,8 @@ class LlguidanceMatcher:
         if not accepted:
             reason = first_line(matcher.get_error())
             if "Too many items" in reason:
-                raise self._too_much(f"more than {FREE_LIMITS.step_max_items} steps")
+                limit = reason.partition("limit ")[2].partition(";")[0]
+                raise self._too_much(f"more than {limit} steps")
             raise InvalidRequest(
                 f"{self._param}: the grammar allows no continuation: {reason}", param=self._param
             )
@@ -96,7 +97,7 @@ class LlguidanceMatcher:
             return
         self._ahead.clear()
         if not self.complete:
-            self._mask = self._pool.submit(_timed, matcher.compute_bitmask)
+            self._mask = self._pool.submit(_timed, _mask_of, matcher)
 
     def propose(self, past: Proposals, limit: int) -> Proposals:
         """See GrammarMatcher. Nothing where masks take long: those of tokens that turn out wrong
@@ -140,7 +141,13 @@ def _compute_masks(matcher: Matcher, masks: Sequence[tuple[int, TimedMask]]) -> 
     """Let matcher go on by each token, and compute the mask after it."""
     for token, mask in masks:
         matcher.consume_token(token)
-        mask.set_result(_timed(matcher.compute_bitmask))
+        mask.set_result(_timed(_mask_of, matcher))
+
+
+def _mask_of(matcher: Matcher) -> bytes:
+    """What may follow. llguidance allows only the end when it fails, as if the answer was whole."""
+    bits = matcher.compute_bitmask()
+    return bytes(255 - byte for byte in bits) if matcher.is_error() else bits
 
 
 def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:

@@ -37,7 +37,8 @@ class UniqueMatcher:
         masks = [one.matcher.compute_bitmask() for one in self._branches]
         found = np.zeros(len(masks[0]), np.uint8)
         for one, bits in zip(self._branches, masks, strict=True):
-            found |= np.frombuffer(one.items.masked(bits), np.uint8)
+            if not one.matcher.is_error():
+                found |= np.frombuffer(one.items.masked(bits), np.uint8)
         found[self._repeats >> 3] &= ~(1 << (self._repeats & 7)) & 255
         return found.tobytes() if found.any() else masks[0]
 
@@ -99,6 +100,10 @@ class UniqueMatcher:
     def is_stopped(self) -> bool:
         """See LLMatcher."""
         return all(one.matcher.is_stopped() for one in self._branches)
+
+    def is_error(self) -> bool:
+        """See LLMatcher."""
+        return all(one.matcher.is_error() for one in self._branches)
 
     def get_error(self) -> str:
         """See LLMatcher."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llguidance import LLParserLimits
 
 from runner.backends.backend import Capacity
 from runner.engine.engine import Engine
@@ -421,3 +422,16 @@ def test_a_vocabulary_that_puts_a_space_before_texts_holds_to_them(
     matcher = Grammars(SpacingTokenizer()).matcher(grammar)
     assert accepted(matcher, text) == text
     assert matcher.complete
+
+
+def test_a_schema_that_becomes_too_much_work_ends_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runner.engine.grammar.LIMITS", LLParserLimits(step_max_items=80))
+    ways = [{"type": "object", "properties": {f"k{at}": {"type": "null"}}} for at in range(60)]
+    value = {"type": "object", "properties": {"a": {"anyOf": ways}}, "required": ["a"]}
+    matcher = Grammars(TOKENIZER).matcher(schema(value))
+    assert accepted(matcher, '{"a":') == '{"a":'
+    assert not allows(matcher, END)
+    with pytest.raises(InvalidRequest, match="more than 80 steps for a token"):
+        matcher.accept(ord("{"))
