@@ -142,7 +142,28 @@ class Algebra:
             return self._without_included(list(dict.fromkeys(found)))
         if isinstance(part, Not):
             return self._but(context, self.shapes(part.part), place_of(part.part))
-        return self.met(context, self.shapes(part))
+        node = self._chooses(part)
+        return self.met(context, self.shapes(part)) if node is None else self._chosen(context, node)
+
+    def _chooses(self, part: Expression) -> Node | None:
+        """The schema with `oneOf` that it is, or that it refers to."""
+        document, seen = self.document, set[Expression]()
+        while isinstance(part, Node) and part not in seen and not document.evaluates:
+            if "$ref" not in part.schema or document.draft >= 2019:
+                return part if "oneOf" in part.schema else None
+            seen.add(part)
+            part = document.target(part, "$ref")
+        return None
+
+    def _chosen(self, context: Sequence[Shape], node: Node) -> Sequence[Shape]:
+        """What of the context matches a `oneOf`, whose parts overlap less there."""
+        if node in self._open:
+            raise _Cycle
+        self._open.add(node)
+        try:
+            return self._of_node(node, context)
+        finally:
+            self._open.discard(node)
 
     def _without_included(self, shapes: list[Shape]) -> list[Shape]:
         """The same without shapes that are part of another one."""
@@ -157,13 +178,15 @@ class Algebra:
     def _fitting(self, shapes: Any) -> list[Shape]:
         return [shape for shape in shapes if self.meeting.meet(shape, shape) is not None]
 
-    def _of_node(self, node: Node) -> Sequence[Shape]:
+    def _of_node(self, node: Node, context: Sequence[Shape] = ANY) -> Sequence[Shape]:
         schema, document = node.schema, self.document
         if "$ref" in schema and document.draft < 2019:
             return self.shapes(document.target(node, "$ref"))
         found: Sequence[Shape] = self._fitting(
             map(self.meeting.with_patterns, base_shapes(node, document))
         )
+        if context is not ANY:
+            found = self.met(context, found)
         if document.has(schema, "const"):
             found = self.met(found, literal_shapes([schema["const"]], node, document))
         if "enum" in schema:
@@ -245,7 +268,7 @@ class Algebra:
         self, context: Sequence[Shape], parts: list[Expression], path: str
     ) -> Sequence[Shape]:
         """Shapes of exactly one part each. Those that can only have one stay as they are."""
-        choices = [self.met(context, self.shapes(part)) for part in parts]
+        choices = [self._within(context, part) for part in parts]
         found: list[Shape] = []
         for at, mine in enumerate(choices):
             left = mine

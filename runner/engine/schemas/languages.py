@@ -10,11 +10,14 @@ import bisect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 LAST = 0x10FFFF
 MAX_STATES = 2_000
 MAX_REGEX_CHARS = 40_000
 _MAX_TERMS = 40_000
+_MAX_NESTED = 200  # brackets; Rust takes 250
+_END = ""  # of a text, in a tree of texts
 
 Ranges = tuple[tuple[int, int], ...]  # sorted, disjoint, both ends in them
 
@@ -290,6 +293,35 @@ def written_class(ranges: Ranges) -> str:
     if len(parts) == 1 and "-" not in parts[0]:
         return parts[0]
     return f"[{''.join(parts)}]" if parts else "[^\\x{0}-\\x{10FFFF}]"
+
+
+def written_texts(texts: Iterable[str]) -> str:
+    """An anchored regular expression for exactly these texts."""
+    return f"^(?:{'|'.join(''.join(_char(ord(one)) for one in text) for text in texts)})$"
+
+
+def written_except(texts: Iterable[str]) -> str:
+    """An anchored regular expression for all but these texts, about as long as they are. Raises
+    TooLarge."""
+    tree: dict[str, Any] = {}
+    for text in texts:
+        if len(text) > _MAX_NESTED:
+            raise TooLarge
+        node = tree
+        for character in text:
+            node = node.setdefault(character, {})
+        node[_END] = {}
+    found = f"^{_except(tree)}$"
+    if len(found) > MAX_REGEX_CHARS:
+        raise TooLarge
+    return found
+
+
+def _except(node: dict[str, Any]) -> str:
+    barred = merged((ord(one), ord(one)) for one in node if one != _END)
+    ways = [written_class(complement(barred)) + written_class(((0, LAST),)) + "*"]
+    ways += [_char(ord(one)) + _except(inner) for one, inner in node.items() if one != _END]
+    return f"(?:{'|'.join(ways)})" + ("" if _END in node else "?")
 
 
 def _char(code: int) -> str:

@@ -10,6 +10,7 @@ from runner.engine.schemas.algebra import Algebra, TooMuch
 from runner.engine.schemas.document import Document
 from runner.engine.schemas.expressions import Unsupported
 from runner.engine.schemas.languages import TooLarge
+from runner.engine.schemas.numeric import is_far
 from runner.engine.schemas.patterns import is_foreign
 from runner.engine.schemas.places import Places, has_unique
 from runner.engine.schemas.rules import rules
@@ -18,6 +19,7 @@ from runner.errors import InvalidRequest
 
 _BESIDE_REF = {"$ref", "$schema", "$comment", "title", "description", "default", "examples",
                "definitions", "$defs", "deprecated", "readOnly", "writeOnly"}  # fmt: skip
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 def rewritten(schema: Any, param: str) -> dict[str, Any]:
@@ -60,8 +62,8 @@ def _named_faults(param: str) -> Iterator[None]:
 
 
 def misread(schema: Any) -> bool:
-    """Whether llguidance takes a schema for more than its dialect says, or a pattern for another
-    one: up to draft 7, nothing beside `$ref` counts."""
+    """Whether llguidance takes a schema for more than its dialect says, or a pattern or a bound for
+    another one: up to draft 7, nothing beside `$ref` counts."""
     said = schema.get("$schema") if isinstance(schema, dict) else None
     old = isinstance(said, str) and any(f"draft-0{number}" in said for number in (4, 6, 7))
     waiting = [schema]
@@ -69,6 +71,8 @@ def misread(schema: Any) -> bool:
         value = waiting.pop()
         if isinstance(value, dict):
             if old and isinstance(value.get("$ref"), str) and not value.keys() <= _BESIDE_REF:
+                return True
+            if any(is_far(value.get(keyword)) for keyword in _BOUNDS):
                 return True
             patterns = [value.get("pattern"), *_names_of(value.get("patternProperties"))]
             if any(isinstance(one, str) and is_foreign(one) for one in patterns):

@@ -1,9 +1,9 @@
 """A written schema as rules of llguidance's Lark, where it has what its JSON schema has not.
 
-That is `steps`, an array's items as an automaton, `fraction`, numbers that are no integers between
-two integers, `members`, an object whose properties are told apart here, and `repeats`, an array
-that REPEATS_TOKEN tells from those of other alternatives. The values of these keywords are lists.
-All without them stays JSON schema inside the rules.
+That is `steps`, an array's items as an automaton, `members`, an object whose properties are told
+apart here, `repeats`, an array that REPEATS_TOKEN tells from those of other alternatives, and the
+numbers of numeric.py. The values of these keywords are lists. All without them stays JSON schema
+inside the rules.
 
 `members` begins with how many needs an object has, each for a property of some kind. Then come the
 ways to meet some of them by one property: `needs` by number, `properties` with the values of listed
@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.engine.schemas.expressions import Unsupported
+from runner.engine.schemas.numeric import NUMBERS, expression
 from runner.engine.schemas.texts import Texts
 
-STEPS, FRACTION, MEMBERS, REPEATS = _KEYWORDS = ("steps", "fraction", "members", "repeats")
+STEPS, MEMBERS, REPEATS = ("steps", "members", "repeats")
+_KEYWORDS = (STEPS, MEMBERS, REPEATS, *NUMBERS)
 REPEATS_TOKEN = "<|hearth-repeats|>"  # no model's
 REPEATS_MARK = f"{REPEATS_TOKEN}? "  # behind the bracket
 MAX_RULES = 5_000
@@ -32,8 +34,6 @@ _DATA = ("enum", "required")
 
 # A text as llguidance's JSON schema has it: each character in one way
 _TEXT = r'/"([^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(0[0-7bef]|1[0-9a-f]|7f))*"/'
-_PLACES = r"\.[0-9]*[1-9][0-9]*"
-_SMALL = r"[1-9](\.[0-9]+)?[eE]-0*[1-9][0-9]*"  # less than 1
 
 
 def needs_rules(schema: Any) -> bool:
@@ -141,9 +141,8 @@ class _Rules:
         if "anyOf" in schema:
             ways = [each for each in schema["anyOf"] if not self._is_nothing(each)]
             return " | ".join(map(self._rule, ways))
-        if FRACTION in schema:
-            low, high = schema[FRACTION]
-            return _fraction(low, high)
+        if schema["type"] in ("number", "integer"):
+            return f"/{expression(schema)}/"
         return self._array(schema) if schema["type"] == "array" else self._object(schema)
 
     def _json(self, schema: dict[str, Any]) -> str:
@@ -384,52 +383,6 @@ def _plain_steps(schema: dict[str, Any]) -> list[dict[str, Any]]:
         steps = [[item, min(at + 1, count)]] if goes_on else []
         found.append({"ends": at >= low, "items": steps})
     return found
-
-
-def _fraction(low: int | None, high: int | None) -> str:
-    """Numbers that are no integers, between two integers that differ. As one expression: of a
-    number that is taken apart llguidance reads as much as another alternative has."""
-    ways = []
-    for sign, least, most in (("", low, high), ("-", _minus(high), _minus(low))):
-        least = max(least or 0, 0)  # of the integer part
-        if most is None or most > least:
-            whole = _integers(least, None if most is None else most - 1)
-            exponent = "" if least or most is not None else "([eE]-[0-9]+)?"
-            ways.append(f"{sign}{whole}{_PLACES}{exponent}")
-            ways += [] if least else [sign + _SMALL]
-    return f"/{'|'.join(ways)}/"
-
-
-def _integers(low: int, high: int | None) -> str:
-    """From low on, which is not negative, up to high."""
-    first, last = len(str(low)), len(str(low if high is None else high))
-    ways = []
-    for digits in range(first, last + 1):
-        least = str(low) if digits == first else "1" + "0" * (digits - 1)
-        most = "9" * digits if high is None or digits < last else str(high)
-        ways.append(_between(least, most))
-    if high is None:
-        ways.append(f"[1-9][0-9]{{{first},}}")
-    return f"({'|'.join(ways)})"
-
-
-def _between(low: str, high: str) -> str:
-    """Digits from low to high, which are as many."""
-    if not low:
-        return ""
-    rest = len(low) - 1
-    if (low[1:], high[1:]) == ("0" * rest, "9" * rest):
-        return f"[{low[0]}-{high[0]}]" + (f"[0-9]{{{rest}}}" if rest else "")
-    if low[0] == high[0]:
-        return low[0] + _between(low[1:], high[1:])
-    ways = [low[0] + _between(low[1:], "9" * rest), high[0] + _between("0" * rest, high[1:])]
-    if int(high[0]) - int(low[0]) > 1:
-        ways.append(f"[{int(low[0]) + 1}-{int(high[0]) - 1}][0-9]{{{rest}}}")
-    return f"({'|'.join(ways)})"
-
-
-def _minus(number: int | None) -> int | None:
-    return None if number is None else -number
 
 
 def _quoted(text: str) -> str:

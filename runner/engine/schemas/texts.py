@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.engine.schemas.expressions import Unsupported
-from runner.engine.schemas.languages import Languages, Term, TooLarge
+from runner.engine.schemas.languages import Languages, Term, TooLarge, written_except
 from runner.engine.schemas.pattern_syntax import NotRegular
 from runner.engine.schemas.patterns import json_expression, language, plain_patterns
 from runner.engine.schemas.shapes import Str
@@ -78,6 +78,13 @@ class Texts:
             return self.languages.regex(term)
         except TooLarge:
             raise Unsupported("`pattern`: the regular expression is too large here") from None
+
+    def all_but(self, texts: tuple[str, ...]) -> str:
+        """A regular expression for all others."""
+        try:
+            return written_except(texts)
+        except TooLarge:
+            return self.written(self.languages.other(self.one_of(texts)))
 
     def one_of(self, texts: tuple[str, ...]) -> Term:
         """Exactly these."""

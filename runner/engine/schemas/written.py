@@ -25,8 +25,9 @@ from runner.engine.schemas.expressions import (
     negated,
     place_of,
 )
-from runner.engine.schemas.languages import Term
-from runner.engine.schemas.rules import FRACTION, MEMBERS, STEPS
+from runner.engine.schemas.languages import Term, written_texts
+from runner.engine.schemas.numeric import number_schema
+from runner.engine.schemas.rules import MEMBERS, STEPS
 from runner.engine.schemas.shapes import (
     ANY,
     Arr,
@@ -181,6 +182,9 @@ class Writer:
         rest = replace(shape, known=known, names=())
         if shape.extra is False and not shape.patterns:
             return rest
+        listed = self._listed_names(shape)
+        if listed is not None:
+            return replace(rest, patterns=tuple(self._by_value(shape, listed)), extra=False)
         texts = self._algebra.texts
         allowed = self._names_term(shape.names)
         if shape.patterns:
@@ -201,6 +205,25 @@ class Writer:
             return replace(rest, extra=False)
         pattern = self._single_pattern(shape) or texts.written(allowed)
         return replace(rest, patterns=((pattern, shape.extra),), extra=False)
+
+    def _listed_names(self, shape: Obj) -> list[str] | None:
+        """The names that a property may have, known ones aside; None: they are not listed."""
+        fits, known = self._algebra.meeting.name_fits, dict(shape.known)
+        for part in shape.names:
+            texts = [each for each in self._algebra.shapes(part) if isinstance(each, Str)]
+            if texts and all(each.values is not None for each in texts):
+                names = dict.fromkeys(name for each in texts for name in each.values or ())
+                return [name for name in names if name not in known and fits(name, shape)]
+        return None
+
+    def _by_value(self, shape: Obj, names: list[str]) -> Iterator[tuple[str, Expression]]:
+        """A pattern for the names of all properties with the same value."""
+        found: dict[Expression, list[str]] = {}
+        for name in names:
+            found.setdefault(self._algebra.meeting.at(shape, name), []).append(name)
+        for value, same in found.items():
+            if value is not False:
+                yield written_texts(same), value
 
     def _names_term(self, parts: Iterable[Expression]) -> Term:
         """The names that match all of these."""
@@ -238,7 +261,7 @@ class Writer:
             both = len(shape.values) == 2
             return {"type": "boolean"} if both else {"enum": list(shape.values)}
         if isinstance(shape, Num):
-            return _number(shape)
+            return number_schema(shape)
         if isinstance(shape, Str):
             return self._text(shape)
         return self._array(shape) if isinstance(shape, Arr) else self._object(shape)
@@ -255,10 +278,11 @@ class Writer:
         if shape.high is not None:
             found["maxLength"] = shape.high
         patterns = [one for pattern in shape.patterns for one in texts.plain(pattern)]
-        missing: list[Term] = [texts.term(one) for one in shape.without]
         if shape.excluded:
-            missing.append(texts.one_of(shape.excluded))
-        patterns += [texts.written(texts.languages.other(one)) for one in missing]
+            patterns.append(texts.all_but(shape.excluded))
+        if shape.without:  # together: llguidance takes few expressions at a time
+            found_in = texts.languages.union(map(texts.term, shape.without))
+            patterns.append(texts.written(texts.languages.other(found_in)))
         parts = [{"pattern": one} for one in dict.fromkeys(patterns)]
         parts += [{"format": one} for one in shape.formats]
         if parts:
@@ -453,32 +477,3 @@ def _is_possible(shape: Obj, ways: list[dict[str, Any]]) -> bool:
 
 def _bits(way: dict[str, Any]) -> int:
     return sum(1 << number for number in way["needs"])
-
-
-def _number(shape: Num) -> dict[str, Any]:
-    if shape.values is not None:
-        return {"enum": list(shape.values)}
-    if shape.broken:
-        raise Unsupported("`multipleOf` under `not`, `if` or `oneOf` is not supported")
-    if shape.whole is False:
-        return _fraction(shape)
-    found: dict[str, Any] = {"type": "integer" if shape.whole else "number"}
-    if shape.low is not None:
-        found["exclusiveMinimum" if shape.low_open else "minimum"] = shape.low
-    if shape.high is not None:
-        found["exclusiveMaximum" if shape.high_open else "maximum"] = shape.high
-    if shape.multiples:
-        found["multipleOf"] = shape.multiples[0]
-    if len(shape.multiples) > 1:
-        found["allOf"] = [{"multipleOf": one} for one in shape.multiples[1:]]
-    return found
-
-
-def _fraction(shape: Num) -> dict[str, Any]:
-    bounds = [None if one is None else float(one) for one in (shape.low, shape.high)]
-    if shape.multiples or not all(one is None or one.is_integer() for one in bounds):
-        raise Unsupported(
-            "numbers that are no integers, as `not` asks for, with `multipleOf` or a bound that is"
-            " none are not supported"
-        )
-    return {"type": "number", FRACTION: [None if one is None else int(one) for one in bounds]}

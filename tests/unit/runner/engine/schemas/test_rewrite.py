@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 from typing import Any
 
 import jsonschema
@@ -59,6 +60,24 @@ KINDS = {
              "patternProperties": {"^a": {"maxItems": 1}}},
             [{"ab": [1], "ac": [2]}, {"ab": 3}],
             [{"ab": [1, 2]}, {"ab": [2]}, {"ac": [1, 2]}],
+        ),
+        (
+            {"propertyNames": {"enum": ["a", "b-c", "d"]}, "properties": {"d": {"const": 7}},
+             "patternProperties": {"^b": {"type": "string"}},
+             "additionalProperties": {"minimum": 3}},
+            [{"a": 3, "b-c": "x"}, {"d": 7}, {}],
+            [{"a": 2}, {"b-c": 4}, {"b": "x"}, {"d": 8}, {"e": 3}],
+        ),
+        (
+            {"type": "integer", "minimum": -(2**63), "maximum": 2**64 - 1},
+            [2**64 - 1, 2**63, 0, 7, -1, -(2**63)],
+            [2**64, 10**20, -(2**63) - 1, 0.5],
+        ),
+        ({"minimum": 2**53 + 1}, [2**53 + 1, 10**17, "a"], [2**53, 0, -1]),
+        (
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1.79769e308},
+            [0.5, 1, 17, 2.25, 10**30],
+            [0, -1, -0.5, 18 * 10**307],
         ),
         (
             {"properties": {"ab": {"type": "string"}}, "propertyNames": {"pattern": "^a"},
@@ -232,6 +251,48 @@ KINDS = {
     ],
 )  # fmt: skip
 def test_a_schema_is_enforced(
+    grammars: Grammars, schema: Any, valid: list[Any], invalid: list[Any]
+) -> None:
+    judge = Judge(schema, grammars)
+    assert [value for value in valid if judge.allowed(value) is None] == []
+    assert [value for value in invalid if judge.allowed(value) is not None] == []
+
+
+WORDS = keyword.kwlist
+
+
+def _in_any_case(word: str) -> str:
+    return "".join(f"[{each.lower()}{each.upper()}]" for each in word)
+
+
+@pytest.mark.parametrize(
+    ("schema", "valid", "invalid"),
+    [
+        (
+            {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+             "allOf": [{"not": {"pattern": f"^{_in_any_case(word)}$"}} for word in WORDS]},
+            ["imports", "imp", "_"],
+            ["import", "ImporT", "FALSE", "a b"],
+        ),
+        (
+            {"allOf": [{"type": "object", "required": ["type"]}],
+             "oneOf": [
+                 {"properties": {"type": {"not": {"enum": [*WORDS, *map("{}T".format, WORDS)]}}}},
+                 {"oneOf": [
+                     {"properties": {word: {"type": "string"}, "path": {"type": "string"}},
+                      "oneOf": [
+                         {"properties": {"type": {"const": word}, "way": {"const": "in"}}},
+                         {"properties": {"type": {"const": f"{word}T"}, "way": {"const": "out"}}},
+                      ]} for word in WORDS[:13]
+                 ]},
+             ]},
+            [{"type": "and", "way": "in", "path": "a"}, {"type": "other", "way": 7}],
+            [{"type": "and", "way": "out"}, {"type": "and", "path": 1}, {"path": "a"}],
+        ),
+    ],
+    ids=["patterns under not", "choices in choices"],
+)  # fmt: skip
+def test_a_schema_with_many_alternatives_is_enforced(
     grammars: Grammars, schema: Any, valid: list[Any], invalid: list[Any]
 ) -> None:
     judge = Judge(schema, grammars)
