@@ -16,6 +16,7 @@ class Texts:
         """end_s: see Languages."""
         self.languages = Languages(end_s)
         self._terms: dict[str, Term] = {}
+        self._written: dict[Term, str] = {}
         self._apart: dict[frozenset[tuple[str, bool]], bool] = {}
 
     def term(self, pattern: str) -> Term:
@@ -74,10 +75,13 @@ class Texts:
 
     def written(self, term: Term) -> str:
         """A regular expression for a language."""
-        try:
-            return self.languages.regex(term)
-        except TooLarge:
-            raise Unsupported("`pattern`: the regular expression is too large here") from None
+        if term not in self._written:
+            try:
+                self._written[term] = self.languages.regex(term)
+            except TooLarge:
+                reason = "`pattern`: the regular expression is too large here"
+                raise Unsupported(reason) from None
+        return self._written[term]
 
     def all_but(self, texts: tuple[str, ...]) -> str:
         """A regular expression for all others."""

@@ -280,9 +280,7 @@ class Writer:
         patterns = [one for pattern in shape.patterns for one in texts.plain(pattern)]
         if shape.excluded:
             patterns.append(texts.all_but(shape.excluded))
-        if shape.without:  # together: llguidance takes few expressions at a time
-            found_in = texts.languages.union(map(texts.term, shape.without))
-            patterns.append(texts.written(texts.languages.other(found_in)))
+        patterns += self._without(shape.without)
         parts = [{"pattern": one} for one in dict.fromkeys(patterns)]
         parts += [{"format": one} for one in shape.formats]
         if parts:
@@ -290,6 +288,18 @@ class Writer:
         if len(parts) > 1:
             found["allOf"] = parts[1:]
         return found
+
+    def _without(self, patterns: Sequence[str]) -> list[str]:
+        """Expressions for texts in which none is found: one, as llguidance takes few at a time, or
+        one for each where that is too large."""
+        texts = self._algebra.texts
+        terms = [texts.term(one) for one in patterns]
+        if len(terms) > 1:
+            try:
+                return [texts.written(texts.languages.other(texts.languages.union(terms)))]
+            except Unsupported:
+                pass
+        return [texts.written(texts.languages.other(one)) for one in terms]
 
     def _array(self, shape: Arr) -> dict[str, Any]:
         found: dict[str, Any] = {"type": "array"}
