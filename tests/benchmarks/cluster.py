@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -24,19 +25,21 @@ from runner.cluster.cluster_worker import ClusterWorker
 from runner.cluster.routing import Router
 from runner.library.library import Library
 from runner.models.lease import AskedModel
+from runner.models.memory_plan import MemoryBudget, plan_memory
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
 from runner.models.worker import Worker
 from runner.settings import Settings
-from runner.types import GenerateRequest, Message, SamplingParams
-from tests.benchmarks import servers
+from runner.types import GenerateRequest, LoadPlan, Message, SamplingParams
+from tests.benchmarks import cluster_usage, servers
 from tests.cluster.machines import Machines
 from tests.conftest import running_daemon
 from tests.real.models import given
 
-CLIENTS = (
-    32  # so many as two replicas compute at once; with fewer, each would compute smaller steps
-)
+# So many as two replicas compute at once; with fewer, each would compute smaller steps
+CLIENTS = 32
+SHARING = 16  # clients that share prompts
+COLD_ROUNDS = 3
 _ids = itertools.count()
 
 
@@ -85,18 +88,6 @@ async def answer(worker: Worker, asked: GenerateRequest) -> tuple[float, float, 
     return first_s or 0.0, time.perf_counter() - began_s, tokens, text
 
 
-async def throughput(worker: Worker, name: str, clients: int, tokens: int) -> float:
-    """Tokens a second of so many clients at once, each with a prompt of its own."""
-    began_s = time.perf_counter()
-    asked = [
-        request(f"{number} {chr(97 + number) * 40} story", tokens) for number in range(clients)
-    ]
-    told = await asyncio.gather(*(answer(worker, each) for each in asked))
-    rate = sum(each[2] for each in told) / (time.perf_counter() - began_s)
-    report("throughput", model=name, replicas=worker.replicas, clients=clients, tokens_per_s=rate)
-    return rate
-
-
 async def hop(far: Worker, near: Worker, rounds: int) -> None:
     """What a replica adds to the first delta of an echo, in turns with a local worker."""
     times: dict[str, list[float]] = {"far": [], "near": []}
@@ -109,20 +100,23 @@ async def hop(far: Worker, near: Worker, rounds: int) -> None:
            added_p99_ms=cuts["far"][98] - cuts["near"][98])  # fmt: skip
 
 
-async def shared_prompts(worker: Worker, policy: str, clients: int, rounds: int) -> float:
-    """TTFT of clients with 4 system prompts of some 1,000 tokens, in an order that is mixed."""
-    systems = [f"{number}. " + f"Rule {number}: be brief and kind. " * 33 for number in range(4)]
+async def shared_prompts(worker: Worker, policy: str, rounds: int) -> float:
+    """TTFT of clients that ask at once, in an order that is mixed, each after one of 4 system
+    prompts of 1,000 tokens, which no replica knows; in each round other ones."""
+    rule = "Rule {}: be brief and kind, and say what you know. "
+    repeats = 10_000 // len(await worker.tokenize(rule.format(1) * 10, add_special=False))
     waits: list[float] = []
-
-    async def client(number: int) -> None:
-        for turn in range(rounds):
-            asked = request(f"{number}/{turn}?", 4, systems[(number * 7 + turn // 3) % 4])
-            waits.append((await answer(worker, asked))[0])
-
-    await asyncio.gather(*(client(number) for number in range(clients)))
-    p50 = statistics.median(waits)
-    report("shared prompts", policy=policy, clients=clients, ttft_p50_ms=p50 * 1000)
-    return p50
+    for turn in range(rounds):
+        systems = [f"{turn}.{number} " + rule.format(number) * repeats for number in range(4)]
+        numbers = [number % 4 for number in range(SHARING)]
+        random.Random(turn).shuffle(numbers)
+        asked = [request(f"{at}?", 8, systems[number]) for at, number in enumerate(numbers)]
+        told = await asyncio.gather(*(answer(worker, each) for each in asked))
+        waits += [first_s for first_s, *_ in told]
+    cuts = statistics.quantiles(waits, n=20)
+    report("shared prompts", model=worker.name, policy=policy, clients=SHARING, answers=len(waits),
+           ttft_p50_ms=cuts[9] * 1000, ttft_p95_ms=cuts[18] * 1000)  # fmt: skip
+    return cuts[9]
 
 
 async def many_streams(worker: Worker, count: int) -> None:
@@ -134,81 +128,128 @@ async def many_streams(worker: Worker, count: int) -> None:
     report("streams", streams=count, replicas=worker.replicas, wrong=wrong)
 
 
-def pin(machines: Machines, model: str) -> None:
-    """Each replica and its worker to a core of its own."""
+def pin(pids: Iterable[int], number: int) -> None:
+    """Processes to a core."""
     cores = sorted(os.sched_getaffinity(0))
-    for number, replica in enumerate(machines.replicas(model)):
-        for pid in (replica["pid"], replica["worker"]):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
 
 
-async def measure(machines: Machines, only: set[str], rounds: int) -> None:
-    """What only names: echo, or a model of which two replicas are compared with one; of ember the
-    routers as well."""
-    home = machines.nodes[0].home
-    settings = Settings(home=home)
-    library = Library(Store.open(home / "models", read_only=True), settings, "bench")
-    cluster = Cluster(settings, library, "bench")
+class Bench:
+    """The ingress on a cluster that runs. tokens: of each answer."""
 
-    async def opened(model: str, router: Router | None = None) -> ClusterWorker:
-        bundle = library.read(library.find(model))
-        placed = await cluster.place(AskedModel.of(bundle, {}, settings))
+    def __init__(self, machines: Machines, tokens: int, rounds: int) -> None:
+        self.machines, self.tokens, self.rounds = machines, tokens, rounds
+        home = machines.nodes[0].home
+        self.settings = Settings(home=home)
+        self.library = Library(Store.open(home / "models", read_only=True), self.settings, "bench")
+        self.cluster = Cluster(self.settings, self.library, "bench")
+
+    def asked(self, model: str) -> AskedModel:
+        """A model as a lease asks for it."""
+        return AskedModel.of(self.library.read(self.library.find(model)), {}, self.settings)
+
+    async def plan(self, model: str) -> LoadPlan:
+        """Of the replicas of a model."""
+        placed = await self.cluster.place(self.asked(model))
         assert placed is not None
-        worker = ClusterWorker(model, placed.plan.load_plan, Timeouts(), model, cluster)
-        worker.router = router or worker.router
-        return await worker.start()
+        return placed.plan.load_plan
 
-    async def deployed(model: str, count: int, router: Router | None = None) -> ClusterWorker:
-        await asyncio.to_thread(machines.deploy, model, count)
-        await asyncio.to_thread(pin, machines, model)
-        worker = await opened(model, router)
+    async def deployed(self, model: str, count: int, router: Router | None = None) -> ClusterWorker:
+        """A model with so many replicas, each with its worker on a core of its own."""
+        await asyncio.to_thread(self.machines.deploy, model, count)
+        for number, each in enumerate(self.machines.replicas(model)):
+            pin((each["pid"], each["worker"]), number)
+        plan = await self.plan(model)
+        worker = ClusterWorker(model, plan, Timeouts(), model, self.cluster)
+        worker.router = router or worker.router
+        await worker.start()
         async with asyncio.timeout(120):
             while worker.replicas < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return worker
 
-    if "echo" in only:
-        far = await deployed("echo", 3)
-        plan = AskedModel.of(library.read(library.find("echo")), {}, settings)
-        from runner.models.memory_plan import MemoryBudget, plan_memory
-
-        local = plan_memory(plan.files, plan.shape, plan.request, MemoryBudget(1 << 32)).load_plan
-        near = await WorkerHandle.start("echo", local, Timeouts())
-        await hop(far, near, 50)
-        await hop(far, near, rounds)
+    async def echo(self) -> None:
+        """The hop, and many streams."""
+        far = await self.deployed("echo", 3)
+        model = self.asked("echo")
+        plan = plan_memory(model.files, model.shape, model.request, MemoryBudget(1 << 32)).load_plan
+        near = await WorkerHandle.start("echo", plan, Timeouts())
+        await hop(far, near, max(2, self.rounds // 10))
+        await hop(far, near, self.rounds)
         await many_streams(far, 256)
         await far.close()
         await near.close()
-    for model in only - {"echo"}:
+
+    async def scaling(self, model: str) -> None:
+        """Two replicas by one, with clients for both; and what two processes give without any
+        cluster, each with half of the clients: what the cores share bounds both."""
         rates = []
         for count in (1, 2):
-            worker = await deployed(model, count)
-            await throughput(worker, model, CLIENTS, 32)
-            rates.append(await throughput(worker, model, CLIENTS, 128))
-            if (model, count) == ("ember", 2):
-                waits = [await shared_prompts(worker, "hearth", 16, 6)]
+            worker = await self.deployed(model, count)
+            await self.throughput(worker, model, CLIENTS, self.tokens // 4)
+            rates.append(await self.throughput(worker, model, CLIENTS, self.tokens))
+            if count == 2:
+                plan = await self.plan(model)
+                waits = [await shared_prompts(worker, "hearth", COLD_ROUNDS)]
             await worker.close()
         report("2 replicas by 1", model=model, ratio=rates[1] / rates[0])
-    if "ember" in only:
-        worker = await deployed("ember", 2, RoundRobin())
-        waits.append(await shared_prompts(worker, "round robin", 16, 6))
-        report("round robin by hearth", ratio=waits[1] / waits[0])
+        worker = await self.deployed(model, 2, RoundRobin())
+        waits.append(await shared_prompts(worker, "round robin", COLD_ROUNDS))
         await worker.close()
-    await cluster.close()
+        report("round robin by hearth", model=model, ratio=waits[1] / waits[0])
+        await asyncio.to_thread(self.machines.post, "/api/cluster/undeploy", {"model": model})
+        await self._local(model, plan)
+
+    async def _local(self, model: str, plan: LoadPlan) -> None:
+        workers = [await WorkerHandle.start(model, plan, Timeouts()) for _ in range(2)]
+        for number, worker in enumerate(workers):
+            assert worker.pid is not None
+            pin((worker.pid,), number)
+        half, rates = CLIENTS // 2, []
+        await self.throughput(workers[1], f"{model} 2", half, self.tokens // 4)
+        for used in (workers[:1], workers):
+            told = await asyncio.gather(
+                *(self.throughput(each, model, half, self.tokens) for each in used)
+            )
+            rates.append(sum(told))
+        report("2 local workers by 1", model=model, ratio=rates[1] / rates[0])
+        for worker in workers:
+            await worker.close()
+
+    async def throughput(self, worker: Worker, name: str, clients: int, tokens: int) -> float:
+        """Tokens a second of so many clients at once, each with a prompt of its own."""
+        before, began_s = cluster_usage.seconds(self.machines), time.perf_counter()
+        asked = [
+            request(f"{number} {chr(97 + number) * 40} story", tokens) for number in range(clients)
+        ]
+        told = await asyncio.gather(*(answer(worker, each) for each in asked))
+        took_s, made = time.perf_counter() - began_s, sum(each[2] for each in told)
+        used = cluster_usage.between(before, cluster_usage.seconds(self.machines))
+        report("throughput", model=name, replicas=worker.replicas, clients=clients,
+               tokens_per_s=made / took_s)  # fmt: skip
+        report("processor ms per token", model=name, seconds=took_s,
+               **{role: 1000 * used_s / made for role, used_s in used.items()})  # fmt: skip
+        return made / took_s
+
+    async def run(self, only: Sequence[str]) -> None:
+        """What only names: echo, or models."""
+        for name in only:
+            await (self.echo() if name == "echo" else self.scaling(name))
+        await self.cluster.close()
 
 
 def main() -> None:
     """Run on a cluster of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="echo,ember")
-    parser.add_argument(
-        "--model",
-        help="a GGUF file, or a model of `make real-models`, instead: two replicas by one",
-    )
-    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--only", help="of echo, ember and bench, which is --model")
+    parser.add_argument("--model", help="a GGUF file, or a model of `make real-models`, as well")
+    parser.add_argument("--rounds", type=int, default=500, help="of the hop")
+    parser.add_argument("--tokens", type=int, default=128, help="of each answer")
     options = parser.parse_args()
-    only = {servers.MODEL_NAME} if options.model else set(options.only.split(","))
+    all_names = ["echo", "ember", *([servers.MODEL_NAME] if options.model else [])]
+    only = options.only.split(",") if options.only else all_names
     with tempfile.TemporaryDirectory(prefix="hearth-") as root:
         machines = Machines.start(Path(root), 2, cpus=4)
         try:
@@ -218,7 +259,7 @@ def main() -> None:
                 if options.model:
                     port = int(daemon.url.rpartition(":")[2])
                     servers.install_model(given(options.model).absolute(), daemon.home, port)
-                asyncio.run(measure(machines, only, options.rounds))
+                asyncio.run(Bench(machines, options.tokens, options.rounds).run(only))
         finally:
             machines.stop()
 
