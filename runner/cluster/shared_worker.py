@@ -2,12 +2,14 @@
 
 Each ingress has a session, of which the ids in frames are its own: they are told apart here. A
 frame for the worker goes on as it came, and a frame of the worker to those it is for, one of each
-engine step for all sequences of a session. Knows no Ray.
+engine step for all sequences of a session. Steps that follow each other faster than PACE_S become
+one, unless they have more than the next text of answers that have begun. Knows no Ray.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +27,7 @@ from runner.worker.rank_network import RankNetwork
 log = logging.getLogger("hearth.cluster")
 
 BEAT_S: Final = 0.25  # an ingress hears of the replica at least so often
+PACE_S: Final = 0.01  # a message costs replica, bridge and ingress 1 ms of a processor together
 SILENCE_S: Final = 10.0  # an ingress that says nothing for so long is gone
 _RELAYED: Final = ("reply", "part", "error")
 _UNCOUNTED: Final = ("cancel", "pause", "resume")
@@ -36,48 +39,82 @@ class Session:
     def __init__(self, name: str, take: Callable[[Session, dict[str, Any]], None]) -> None:
         self.name = name
         self.open: set[str] = set()  # ids of what is in flight
+        self._begun: set[str] = set()  # of these, answers whose first delta has come
         self._take = take
         self._stream = asyncio.StreamReader(limit=1 << 20)
-        self._waiting: list[bytes] = []
+        self._waiting: list[dict[str, Any]] = []
+        self._texts: dict[str, list[Any]] | None = None  # of the last one, if it is nothing else
+        self._urgent = False
         self._changed = asyncio.Event()
         self._closed = False
         self._reading = asyncio.create_task(self._read_frames())
-        self.heard_at_s = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._sent_at_s = 0.0
+        self.heard_at_s = self._loop.time()
 
     def feed(self, data: bytes) -> None:
         """Bytes from the ingress, the next ones after those of the last call."""
-        self.heard_at_s = asyncio.get_running_loop().time()
+        self.heard_at_s = self._loop.time()
         if data and not self._closed:
             self._stream.feed_data(data)
 
     def put(self, frame: dict[str, Any]) -> None:
         """A frame for the ingress."""
-        body = to_bytes(frame, inf_nan_mode="constants")
-        if len(body) <= MAX_ANSWER_BYTES and not self._closed:
-            self._waiting.append(LENGTH.pack(len(body)) + body)
+        if not self._closed:
+            self._waiting.append(frame)
+            self._texts, self._urgent = None, True
             self._changed.set()
+
+    def put_step(self, deltas: list[tuple[str, Any]]) -> None:
+        """What a step has given the session's sequences. What is only the next text of answers may
+        wait for PACE_S, together with more of it."""
+        ids = {ident for ident, _ in deltas}
+        if not ids <= self._begun or any(type(wire) is not list for _, wire in deltas):
+            self._begun = self._begun.union(ids) & self.open
+            self.put({"op": "step", "deltas": deltas})
+            return
+        if self._closed:
+            return
+        if self._texts is None:
+            self._texts = {}
+            self._waiting.append({"op": "step", "deltas": []})
+            self._changed.set()
+        for ident, (text, count) in deltas:
+            if (known := self._texts.get(ident)) is not None:
+                known[0] += text
+                known[1] += count
+            else:
+                self._texts[ident] = new = [text, count]
+                self._waiting[-1]["deltas"].append((ident, new))
 
     async def read(self) -> AsyncIterator[bytes]:
         """All that waits for the ingress, as it comes; nothing where there is none for BEAT_S, so
         that silence says that the replica is gone. Ends once the session is closed."""
         while self._waiting or not self._closed:
-            if not self._waiting:
-                self._changed.clear()
-                try:
-                    async with asyncio.timeout(BEAT_S):
-                        await self._changed.wait()
-                except TimeoutError:
+            rest_s = self._sent_at_s + PACE_S - self._loop.time() if self._waiting else BEAT_S
+            if not self._urgent and rest_s > 0:
+                if not await self._is_changed(rest_s) and not self._waiting:
                     yield b""
-                    continue
+                continue
             waiting, self._waiting = self._waiting, []
-            if waiting:
-                yield b"".join(waiting)
+            self._texts, self._urgent = None, False
+            self._sent_at_s = self._loop.time()
+            if data := b"".join(map(_encoded, waiting)):
+                yield data
+
+    async def _is_changed(self, limit_s: float) -> bool:
+        """Wait for what is urgent, or the first of what is not. False: none came in time."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                return await self._changed.wait()
+        return False
 
     def close(self, fault: HearthError | None = None) -> None:
         """Nothing goes in any more; what waits still goes out, with fault as the last."""
         if fault is not None:
             self.put({"op": "failed", "error": fault.to_wire()})
-        self._closed = True
+        self._closed = self._urgent = True
         self._changed.set()
         self._reading.cancel()
 
@@ -198,12 +235,17 @@ class SharedWorker(WorkerHandle):
         for session in self._sessions.values():
             own = of_session.get(session.name)
             if own or session.open:  # an empty step says that the worker goes on
-                session.put({"op": "step", "deltas": own or []})
+                session.put_step(own or [])
 
     def _end_sessions(self, error: HearthError | None) -> None:
         sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.close(error or WorkerCrashed(f"the replica of {self.name} ended"))
+
+
+def _encoded(frame: dict[str, Any]) -> bytes:
+    body = to_bytes(frame, inf_nan_mode="constants")
+    return LENGTH.pack(len(body)) + body if len(body) <= MAX_ANSWER_BYTES else b""
 
 
 def _beside(value: Any) -> Any:

@@ -141,6 +141,56 @@ async def test_a_quiet_session_beats(worker: SharedWorker, monkeypatch: pytest.M
     assert await anext(worker.open("a").read()) == b""
 
 
+def _begun(*idents: str) -> Session:
+    """A session in which these answers have had their first delta."""
+    session = Session("a", lambda *_: None)
+    session.open |= set(idents)
+    session.put_step([(ident, ["first", 1]) for ident in idents])
+    return session
+
+
+async def test_what_finishes_an_answer_is_not_kept_back_and_brings_the_texts_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PACE_S", 1000.0)
+    session = _begun("1", "2")
+    ingress = Ingress(session)
+    assert (await ingress.next())["deltas"] == [["1", ["first", 1]], ["2", ["first", 1]]]
+    session.put_step([("1", ["a", 1]), ("2", ["x", 1])])
+    session.put_step([("1", ["b", 2])])
+    session.put_step([("1", ["c", 1]), ("2", {"text": "y", "finish": {}})])
+    session.put_step([("1", ["d", 1])])
+    assert (await ingress.next())["deltas"] == [["1", ["ab", 3]], ["2", ["x", 1]]]
+    assert (await ingress.next())["deltas"][1] == ["2", {"text": "y", "finish": {}}]
+    assert (await ingress.next())["deltas"] == [["1", ["d", 1]]]
+    session.close()
+
+
+async def test_the_first_delta_of_an_answer_is_not_kept_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PACE_S", 1000.0)
+    session = _begun("1")
+    ingress = Ingress(session)
+    await ingress.next()
+    session.open.add("2")
+    session.put_step([("1", ["a", 1])])
+    session.put_step([("2", ["first", 1])])
+    assert (await ingress.next())["deltas"] == [["1", ["a", 1]]]
+    assert (await ingress.next())["deltas"] == [["2", ["first", 1]]]
+    session.close()
+
+
+async def test_texts_that_come_fast_are_sent_together_after_a_while() -> None:
+    session = _begun("1")
+    ingress = Ingress(session)
+    await ingress.next()
+    for text in "abc":
+        session.put_step([("1", [text, 1])])
+    assert (await ingress.next())["deltas"] == [["1", ["abc", 3]]]
+    session.close()
+
+
 async def test_a_frame_that_is_none_ends_the_session_only(worker: SharedWorker) -> None:
     bad, good = Ingress(worker.open("a")), Ingress(worker.open("b"))
     bad.session.feed(b"\x00\x00\x00\x02[]")
