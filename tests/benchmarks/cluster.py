@@ -39,7 +39,7 @@ from tests.real.models import given
 # So many as two replicas compute at once; with fewer, each would compute smaller steps
 CLIENTS = 32
 SHARING = 16  # clients that share prompts
-COLD_ROUNDS = 3
+EMBER_TOKENS = 4  # times those of other models: its answers take a fraction of a second
 _ids = itertools.count()
 
 
@@ -136,15 +136,19 @@ def pin(pids: Iterable[int], number: int) -> None:
             os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
 
 
-class Bench:
-    """The ingress on a cluster that runs. tokens: of each answer."""
+async def _nothing(_: str) -> None:
+    """Of what is deployed nothing is loaded here."""
 
-    def __init__(self, machines: Machines, tokens: int, rounds: int) -> None:
-        self.machines, self.tokens, self.rounds = machines, tokens, rounds
+
+class Bench:
+    """The ingress on a cluster that runs. options: see main."""
+
+    def __init__(self, machines: Machines, options: argparse.Namespace) -> None:
+        self.machines, self.options = machines, options
         home = machines.nodes[0].home
         self.settings = Settings(home=home)
         self.library = Library(Store.open(home / "models", read_only=True), self.settings, "bench")
-        self.cluster = Cluster(self.settings, self.library, "bench")
+        self.cluster = Cluster(self.settings, self.library, "bench", _nothing)
 
     def asked(self, model: str) -> AskedModel:
         """A model as a lease asks for it."""
@@ -176,8 +180,8 @@ class Bench:
         model = self.asked("echo")
         plan = plan_memory(model.files, model.shape, model.request, MemoryBudget(1 << 32)).load_plan
         near = await WorkerHandle.start("echo", plan, Timeouts())
-        await hop(far, near, max(2, self.rounds // 10))
-        await hop(far, near, self.rounds)
+        await hop(far, near, max(2, self.options.rounds // 10))
+        await hop(far, near, self.options.rounds)
         await many_streams(far, 256)
         await far.close()
         await near.close()
@@ -185,33 +189,36 @@ class Bench:
     async def scaling(self, model: str) -> None:
         """Two replicas by one, with clients for both; and what two processes give without any
         cluster, each with half of the clients: what the cores share bounds both."""
-        rates = []
+        rates, tokens = [], self._tokens(model)
         for count in (1, 2):
             worker = await self.deployed(model, count)
-            await self.throughput(worker, model, CLIENTS, self.tokens // 4)
-            rates.append(await self.throughput(worker, model, CLIENTS, self.tokens))
+            await self.throughput(worker, model, CLIENTS, tokens // 4)
+            rates.append(await self.throughput(worker, model, CLIENTS, tokens))
             if count == 2:
                 plan = await self.plan(model)
-                waits = [await shared_prompts(worker, "hearth", COLD_ROUNDS)]
+                waits = [await shared_prompts(worker, "hearth", self.options.cold_rounds)]
             await worker.close()
         report("2 replicas by 1", model=model, ratio=rates[1] / rates[0])
         worker = await self.deployed(model, 2, RoundRobin())
-        waits.append(await shared_prompts(worker, "round robin", COLD_ROUNDS))
+        waits.append(await shared_prompts(worker, "round robin", self.options.cold_rounds))
         await worker.close()
         report("round robin by hearth", model=model, ratio=waits[1] / waits[0])
         await asyncio.to_thread(self.machines.post, "/api/cluster/undeploy", {"model": model})
         await self._local(model, plan)
+
+    def _tokens(self, model: str) -> int:
+        return int(self.options.tokens) * (EMBER_TOKENS if model == "ember" else 1)
 
     async def _local(self, model: str, plan: LoadPlan) -> None:
         workers = [await WorkerHandle.start(model, plan, Timeouts()) for _ in range(2)]
         for number, worker in enumerate(workers):
             assert worker.pid is not None
             pin((worker.pid,), number)
-        half, rates = CLIENTS // 2, []
-        await self.throughput(workers[1], f"{model} 2", half, self.tokens // 4)
+        half, rates, tokens = CLIENTS // 2, [], self._tokens(model)
+        await self.throughput(workers[1], model, half, tokens // 4)
         for used in (workers[:1], workers):
             told = await asyncio.gather(
-                *(self.throughput(each, model, half, self.tokens) for each in used)
+                *(self.throughput(each, model, half, tokens) for each in used)
             )
             rates.append(sum(told))
         report("2 local workers by 1", model=model, ratio=rates[1] / rates[0])
@@ -247,6 +254,7 @@ def main() -> None:
     parser.add_argument("--model", help="a GGUF file, or a model of `make real-models`, as well")
     parser.add_argument("--rounds", type=int, default=500, help="of the hop")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer")
+    parser.add_argument("--cold-rounds", type=int, default=3, help="of the shared prompts")
     options = parser.parse_args()
     all_names = ["echo", "ember", *([servers.MODEL_NAME] if options.model else [])]
     only = options.only.split(",") if options.only else all_names
@@ -259,7 +267,7 @@ def main() -> None:
                 if options.model:
                     port = int(daemon.url.rpartition(":")[2])
                     servers.install_model(given(options.model).absolute(), daemon.home, port)
-                asyncio.run(Bench(machines, options.tokens, options.rounds).run(only))
+                asyncio.run(Bench(machines, options).run(only))
         finally:
             machines.stop()
 

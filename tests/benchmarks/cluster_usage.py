@@ -25,9 +25,12 @@ ROLES = (
 )
 
 
+OTHER = "ray"  # its agents, its own part of the head, idle processes
+
+
 def role_of(command: str) -> str:
-    """What a process of a cluster is for: one of ROLES, "ray" for Ray's other ones."""
-    return next((role for part, role in ROLES if part in command), "ray")
+    """What a process of a cluster is for: one of ROLES, or OTHER."""
+    return next((role for part, role in ROLES if part in command), OTHER)
 
 
 def seconds(machines: Machines) -> dict[str, float]:
@@ -53,7 +56,8 @@ def _processes(machines: Machines) -> Iterator[psutil.Process]:
     yield own
     for child in own.children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "runner.cluster.bridge" in " ".join(child.cmdline()):
+            if role_of(" ".join(child.cmdline())) != OTHER:  # not the daemon
                 yield child
     for node in machines.nodes:
-        yield from node.processes()
+        started = psutil.Process(node.state["pid"])
+        yield from (started, *started.children(recursive=True))
