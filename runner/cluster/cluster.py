@@ -12,7 +12,7 @@ import contextlib
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -42,12 +42,17 @@ log = logging.getLogger("hearth.cluster")
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 15.0
 _NOTHING: Final = MemoryEstimate(0, 0, 0)
+OnDeployed = Callable[[str], Awaitable[None]]
 
 
 class Cluster(Placement, ReplicaSource):
     """The cluster of which a node runs on this machine."""
 
-    def __init__(self, settings: Settings, library: BundleSource, version: str) -> None:
+    def __init__(
+        self, settings: Settings, library: BundleSource, version: str, on_deployed: OnDeployed
+    ) -> None:
+        """on_deployed: called with the name of what is deployed anew, which may be loaded."""
+        self.on_deployed = on_deployed
         self._settings, self._library, self._version = settings, library, version
         self._state = settings.state_dir
         self._bridge: BridgeClient | None = None
@@ -55,6 +60,8 @@ class Cluster(Placement, ReplicaSource):
         self._ready: dict[str, frozenset[str]] = {}
         self._workers: defaultdict[str, set[ClusterWorker]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._updating: set[str] = set()  # see _update
+        self._folder = str(settings.models_dir.resolve())
         self._id = ""  # of the cluster
         self._closed = False
 
@@ -68,9 +75,9 @@ class Cluster(Placement, ReplicaSource):
         spec = (await self._specs(client)).get(app)
         if spec is None:
             return None
-        if spec["origin"]["digest"] != asked.digest:
-            log.warning("%s: the cluster has %s until it is deployed again", app,
-                        spec["origin"]["digest"][:19])  # fmt: skip
+        if spec["origin"]["digest"] != asked.digest and app not in self._updating:
+            self._updating.add(app)
+            self._keep_task(self._update(client, app, spec, asked.digest))
         plan = from_json(LoadPlan, (await client.call("describe", app=app))["plan"])
         if asked.context_length > plan.max_context_length and asked.request.num_ctx is not None:
             raise InvalidRequest(
@@ -83,6 +90,25 @@ class Cluster(Placement, ReplicaSource):
             return await ClusterWorker(name, plan, timeouts, app, self).start()
 
         return Placed(MemoryPlan(plan, _NOTHING), start)
+
+    async def _update(
+        self, client: BridgeClient, app: str, spec: Mapping[str, Any], digest: str
+    ) -> None:
+        """Deploy what has been pulled or created again, if it was deployed from here: the old
+        replicas answer meanwhile, but the files of which they were made are gone."""
+        origin = spec["origin"]
+        try:
+            here = await client.call("offer", digest=digest)
+            if (origin["node"], origin["folder"]) != (here["node"], self._folder):
+                log.warning("%s: the cluster has %s, and this machine %s; deploy it to change that",
+                            app, origin["digest"][:19], digest[:19])  # fmt: skip
+                return
+            log.info("%s is another model now: its replicas are replaced", app)
+            await self.deploy(Deployment.of(spec["deployment"]))
+        except HearthError as error:
+            log.error("%s is another model now, but its replicas go on: %s", app, error.message)
+        finally:
+            self._updating.discard(app)
 
     def watch(self, app: str, worker: ClusterWorker) -> None:
         self._workers[app].add(worker)
@@ -103,12 +129,13 @@ class Cluster(Placement, ReplicaSource):
         before = (await self._specs(client)).get(app)
         bundles = await self._check(client, bundle, wanted, before)
         offered = await client.call("offer", digest=str(bundle.digest))
-        folder = str(self._settings.models_dir.resolve())
-        origin = BundleOrigin(app, str(bundle.digest), folder=folder, **offered)
+        origin = BundleOrigin(app, str(bundle.digest), folder=self._folder, **offered)
         given = {name: getattr(self._settings, name) for name in LOADED}
         generation = secrets.token_hex(4)
         spec = ReplicaSpec(wanted, origin, self._version, given, generation, bundles)
-        return await self._deploy(client, spec)
+        deployed = await self._deploy(client, spec)
+        await self.on_deployed(app)
+        return deployed
 
     async def _check(
         self,

@@ -133,7 +133,7 @@ def build_services(
         client=lambda: current_caller().share,
     )
     models.crashes = Crashes(settings.state_dir / "crashes.json")
-    models.placement = cluster = ClusterAccess(settings, library)
+    models.placement = cluster = ClusterAccess(settings, library, models.forget)
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from runner.errors import Conflict
@@ -19,9 +20,11 @@ NODE_FILE = "cluster-node.json"  # in the state folder while a node runs on this
 class ClusterAccess(Placement):
     """Leads to the cluster of which a node runs on this machine, if one does."""
 
-    def __init__(self, settings: Settings, library: Library) -> None:
-        self._settings = settings
-        self._library = library
+    def __init__(
+        self, settings: Settings, library: Library, on_deployed: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """on_deployed: see Cluster."""
+        self._settings, self._library, self._on_deployed = settings, library, on_deployed
         self._cluster: Cluster | None = None
 
     @property
@@ -40,7 +43,9 @@ class ClusterAccess(Placement):
         if self._cluster is None:
             from runner.cluster.cluster import Cluster
 
-            self._cluster = Cluster(self._settings, self._library, self._library.version)
+            self._cluster = Cluster(
+                self._settings, self._library, self._library.version, self._on_deployed
+            )
         return self._cluster
 
     async def place(self, asked: AskedModel) -> Placed | None:

@@ -83,7 +83,6 @@ async def deploy_model(http: HttpRequest, body: DeployBody) -> DeployedModel:
     fields = body.model_dump(exclude_none=True)
     fields.setdefault("num_parallel", http.services.settings.num_parallel)
     deployed = await cluster.deploy(Deployment.of(fields))
-    await http.services.models.forget(deployed["model"])
     return {"model": deployed["model"], "digest": deployed["digest"],
             "replicas": deployed["replicas"]}  # fmt: skip
 

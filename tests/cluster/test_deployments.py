@@ -6,6 +6,8 @@ import importlib.metadata
 import shutil
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.machines import NODE, Machines, Node, Stream, wait_for
@@ -81,30 +83,65 @@ def test_replicas_come_and_go_while_a_stream_goes_on(machines: Machines) -> None
     machines.warm("ember", 2)
 
 
-def test_a_rolling_update_fails_no_request(machines: Machines) -> None:
-    machines.deploy("echo", 2)
+@contextmanager
+def asking(machines: Machines, model: str, text: str, clients: int = 3) -> Iterator[list[str]]:
+    """Clients ask a model again and again meanwhile; gives the answers that are errors."""
     failed: list[str] = []
     over = threading.Event()
 
     def ask() -> None:
         while not over.is_set():
-            answer = machines.chat("echo", "still here")
+            answer = machines.chat(model, text)
             if answer.status_code != 200:
                 failed.append(answer.text)
 
-    asking = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in asking:
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
         thread.start()
-    before = {each["replica"] for each in machines.replicas("echo")}
-    machines.deploy("echo", 2, context_length=2048)
-    wait_for(
-        lambda: not before & {each["replica"] for each in machines.replicas("echo")},
-        "all replicas are new",
-    )
-    over.set()
-    for thread in asking:
-        thread.join()
+    try:
+        yield failed
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def told(machines: Machines, model: str, name: str) -> set[str]:
+    """What the replicas of a model say under this name."""
+    return {each[name] for each in machines.replicas(model)}
+
+
+def test_a_rolling_update_fails_no_request(machines: Machines) -> None:
+    machines.deploy("echo", 2)
+    with asking(machines, "echo", "still here") as failed:
+        before = told(machines, "echo", "replica")
+        machines.deploy("echo", 2, context_length=2048)
+        wait_for(
+            lambda: (now := told(machines, "echo", "replica")) and now.isdisjoint(before),
+            "all replicas are new",
+        )
     assert failed == []
+    machines.post("/api/cluster/undeploy", {"model": "echo"})
+
+
+def test_a_model_that_is_created_again_replaces_its_replicas_without_a_failed_request(
+    machines: Machines,
+) -> None:
+    def create(limit: int) -> None:
+        body = {"from": "echo", "parameters": {"num_predict": limit}, "stream": False}
+        assert machines.post("/api/create", {"model": "again", **body}).status_code == 200
+
+    create(1)
+    machines.deploy("again", 2)
+    old = told(machines, "again", "digest")
+    with asking(machines, "again", "still here") as failed:
+        create(2)
+        wait_for(
+            lambda: (now := told(machines, "again", "digest")) and now.isdisjoint(old),
+            "all replicas have the new model",
+        )
+    assert failed == []
+    assert machines.post("/api/cluster/undeploy", {"model": "again"}).status_code == 200
 
 
 def test_load_adds_a_replica_which_goes_again_without_a_failed_request(
@@ -112,29 +149,11 @@ def test_load_adds_a_replica_which_goes_again_without_a_failed_request(
 ) -> None:
     body = {"model": "echo", "min_replicas": 1, "max_replicas": 2, "target_ongoing": 1.0}
     assert machines.post("/api/cluster/deploy", body).status_code == 200
-    failed: list[str] = []
-    loaded, asked = threading.Event(), threading.Event()
-
-    def ask(until: threading.Event) -> None:
-        while not until.is_set():
-            answer = machines.chat("echo", "more " * 400)
-            if answer.status_code != 200:
-                failed.append(answer.text)
-
-    asking = [threading.Thread(target=ask, args=(loaded,)) for _ in range(5)]
-    asking.append(threading.Thread(target=ask, args=(asked,)))  # until the end
-    for thread in asking:
-        thread.start()
-    try:
-        wait_for(lambda: len(machines.replicas("echo")) == 2, "a second replica", 240)
-        loaded.set()
+    with asking(machines, "echo", "more " * 400, 1) as failed:
+        with asking(machines, "echo", "more " * 400, 5) as failed_under_load:
+            wait_for(lambda: len(machines.replicas("echo")) == 2, "a second replica", 240)
         wait_for(lambda: len(machines.replicas("echo")) == 1, "it has gone", 300)
-    finally:
-        loaded.set()
-        asked.set()
-        for thread in asking:
-            thread.join()
-    assert failed == []
+    assert failed == failed_under_load == []
 
 
 def test_what_is_undeployed_runs_here_again(machines: Machines) -> None:
