@@ -115,14 +115,13 @@ def _arguments(options: argparse.Namespace, address: str, ip: str) -> list[str]:
     version = importlib.metadata.version("hearth")
     arguments = [
         *("start", "--block", f"--node-ip-address={ip}"),
-        "--disable-usage-stats",
+        *("--disable-usage-stats", "--include-log-monitor=false"),
         f"--object-store-memory={options.object_store_mb << 20}",
         f"--labels={VERSION_LABEL}={version}",
     ]
     if options.head:
         port = address.rpartition(":")[2]
-        arguments += ["--head", "--include-dashboard=false", f"--port={port}"]
-        arguments += [f"--ray-client-server-port={_free_port(ip)}"]
+        arguments += ["--head", "--include-dashboard=false", "--no-monitor", f"--port={port}"]
     else:
         arguments.append(f"--address={address}")
     if options.cpus is not None:
