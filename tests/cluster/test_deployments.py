@@ -66,6 +66,13 @@ def test_another_token_does_not_join(machines: Machines, tmp_path: Path) -> None
     assert f"has another token than {tmp_path / 'cluster-token'}" in ran.stderr
 
 
+def test_nodes_run_no_processes_of_ray_that_nobody_uses(machines: Machines) -> None:
+    for node in machines.nodes:
+        assert node.processes("raylet/raylet")
+        for unused in ("ray.util.client.server", "log_monitor.py", "monitor.py"):
+            assert node.processes(unused) == []
+
+
 def test_a_context_beyond_the_deployment_is_refused(machines: Machines) -> None:
     body = {"model": "ember", "prompt": "x", "options": {"num_ctx": 100_000}}
     assert machines.post("/api/generate", body).status_code in (200, 400)
