@@ -165,6 +165,8 @@ class Bench:
         await asyncio.to_thread(self.machines.deploy, model, count)
         for number, each in enumerate(self.machines.replicas(model)):
             pin((each["pid"], each["worker"]), number)
+        unload = {"model": model, "keep_alive": 0}  # the daemon's sessions would be measured, too
+        await asyncio.to_thread(self.machines.post, "/api/generate", unload)
         plan = await self.plan(model)
         worker = ClusterWorker(model, plan, Timeouts(), model, self.cluster)
         worker.router = router or worker.router
@@ -185,6 +187,7 @@ class Bench:
         await many_streams(far, 256)
         await far.close()
         await near.close()
+        await self._undeploy("echo")
 
     async def scaling(self, model: str) -> None:
         """Two replicas by one, with clients for both; and what two processes give without any
@@ -203,8 +206,11 @@ class Bench:
         waits.append(await shared_prompts(worker, "round robin", self.options.cold_rounds))
         await worker.close()
         report("round robin by hearth", model=model, ratio=waits[1] / waits[0])
-        await asyncio.to_thread(self.machines.post, "/api/cluster/undeploy", {"model": model})
+        await self._undeploy(model)
         await self._local(model, plan)
+
+    async def _undeploy(self, model: str) -> None:
+        await asyncio.to_thread(self.machines.post, "/api/cluster/undeploy", {"model": model})
 
     def _tokens(self, model: str) -> int:
         return int(self.options.tokens) * (EMBER_TOKENS if model == "ember" else 1)
