@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from tests.cluster.machines import Machines, Stream, send, wait_for
+from tests.integration.test_adapters import text, write_adapter
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -21,11 +24,8 @@ CORES = {"cpus": 6, "min_replicas": 1, "max_replicas": 1}  # a node has 4, one o
 @pytest.fixture(scope="module")
 def split(machines: Machines) -> Iterator[dict[str, Any]]:
     """The only replica of a model called split; the model whole is the same in one process."""
-    own = {"backend": "torch", "num_ctx": 512, "num_parallel": 4, "num_thread": 1}
     for name, more in {"whole": {}, "split": {"tensor_parallel": 2}}.items():
-        body = {"model": name, "from": "ember", "parameters": own | more, "stream": False}
-        created = machines.post("/api/create", body)
-        assert created.status_code == 200, created.text
+        create(machines, name, more)
     machines.post("/api/cluster/undeploy", {"model": "echo"})  # of tests before
     deployed = machines.post("/api/cluster/deploy", {"model": "split", **CORES})
     assert deployed.status_code == 200, deployed.text
@@ -33,9 +33,17 @@ def split(machines: Machines) -> Iterator[dict[str, Any]]:
     machines.post("/api/cluster/undeploy", {"model": "split"})
 
 
-def replica(machines: Machines) -> dict[str, Any]:
-    """The replica of split, once Serve has only that one."""
-    (found,) = wait_for(lambda: machines.replicas("split"), "split says what it is")
+def create(machines: Machines, name: str, parameters: dict[str, int], **more: Any) -> None:
+    """Make a model of ember that runs on PyTorch."""
+    own = {"backend": "torch", "num_ctx": 512, "num_parallel": 4, "num_thread": 1}
+    body = {"model": name, "from": "ember", "parameters": own | parameters, "stream": False}
+    created = machines.post("/api/create", body | more)
+    assert created.status_code == 200, created.text
+
+
+def replica(machines: Machines, model: str = "split") -> dict[str, Any]:
+    """The replica of a model, once Serve has only that one."""
+    (found,) = wait_for(lambda: machines.replicas(model), f"{model} says what it is")
     return found
 
 
@@ -47,13 +55,9 @@ def test_each_node_has_a_process_and_the_text_is_that_of_one(
     own, theirs = psutil.Process(split["worker"]), psutil.Process(other["pid"])
     assert "runner.worker.rank" in theirs.cmdline()
     assert theirs.ppid() != own.ppid()
-    question = {"temperature": 0.0, "max_tokens": 40}
-    answers = [
-        machines.chat(name, "Tell me about fire", **question).json()["choices"][0]["message"]
-        for name in ("whole", "split")
-    ]
-    assert answers[0]["content"]
-    assert answers[0] == answers[1]
+    with machines.client() as client:
+        said = [text(client, name, num_predict=40) for name in ("split", "whole")]
+    assert said[0] == said[1] != ""
 
 
 def test_the_processes_listen_on_the_address_of_their_node_only(
@@ -106,3 +110,27 @@ def test_a_model_that_no_nodes_hold_together_is_refused_with_the_numbers(
     odd = machines.post("/api/cluster/deploy", {"model": "larger", **CORES, "cpus": 7})
     assert odd.status_code == 400
     assert "must be a multiple of 2" in odd.text
+
+
+@pytest.mark.parametrize("how", ["pipeline_parallel", "tensor_parallel"])
+def test_a_model_with_an_adapter_on_two_nodes_says_what_it_says_in_one_process(
+    machines: Machines, tmp_path: Path, how: str
+) -> None:
+    for other in ("echo", "split"):  # of tests before
+        machines.post("/api/cluster/undeploy", {"model": other})
+    write_adapter(tmp_path / "lora.gguf")
+    content = (tmp_path / "lora.gguf").read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    with machines.client() as client:
+        client.post(f"/api/blobs/{digest}", content=content).raise_for_status()
+        create(machines, "whole", {})
+        for name, parameters in {"adapted": {}, how: {how: 2}}.items():
+            create(machines, name, parameters, adapters={"lora.gguf": digest})
+        deployed = machines.post("/api/cluster/deploy", {"model": how, **CORES})
+        assert deployed.status_code == 200, deployed.text
+        try:
+            found = replica(machines, how)
+            assert found["ranks"][0]["node"] != found["node"]
+            assert text(client, how) == text(client, "adapted") != text(client, "whole")
+        finally:
+            machines.post("/api/cluster/undeploy", {"model": how})
