@@ -16,7 +16,6 @@ from runner.jobs.torch.hessian import InputStatistics
 
 Tensor = Any
 _BLOCK = 128  # columns between which errors are handed on at once
-_DAMPING = 0.01  # of the mean of the diagonal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +37,28 @@ class Int4Numbers:
 def gptq(weight: Tensor, inputs: InputStatistics, group: int) -> Int4Numbers:
     """The four-bit numbers of weight float32 [N, C] for inputs that were so; group divides C and
     128, or is a multiple of it."""
-    weight, factor = weight.clone(), _inverse_factor(inputs.products)
-    weight[:, inputs.products.diagonal() == 0] = 0  # nothing ever came in there
-    rows, columns = weight.shape
-    numbers = torch.empty(rows, columns, dtype=torch.uint8)
-    scales, zeros = (torch.empty(rows, columns // group) for _ in range(2))
+    factor = inputs.inverse_factor()
+    turned = weight.t().clone(memory_format=torch.contiguous_format)  # each column in one piece
+    turned[inputs.products.diagonal() == 0] = 0  # nothing ever came in there
+    columns, rows = turned.shape
+    numbers = torch.empty(columns, rows, dtype=torch.uint8)
+    scales, zeros = (torch.empty(columns // group, rows) for _ in range(2))
     for start in range(0, columns, _BLOCK):
         end = min(start + _BLOCK, columns)
-        errors = torch.empty(rows, end - start)
-        for column in range(start, end):
+        errors = torch.empty(end - start, rows)
+        for column, error in enumerate(errors, start):
             of = column // group
             if column % group == 0:
-                scales[:, of], zeros[:, of] = group_scales(weight[:, column : column + group])
-            found = _rounded(weight[:, column], scales[:, of], zeros[:, of])
-            numbers[:, column] = found.to(torch.uint8)
-            worth = (found - zeros[:, of]) * scales[:, of]
-            error = (weight[:, column] - worth) / factor[column, column]
-            errors[:, column - start] = error
-            weight[:, column:end].addr_(error, factor[column, column:end], alpha=-1)
-        weight[:, end:].addmm_(errors, factor[start:end, end:], alpha=-1)
-    return Int4Numbers(numbers, zeros.to(torch.uint8), scales)
+                scales[of], zeros[of] = group_scales(turned[column : column + group].t())
+            found = _rounded(turned[column], scales[of], zeros[of])
+            numbers[column] = found
+            worth = found.sub_(zeros[of]).mul_(scales[of])
+            torch.sub(turned[column], worth, out=error).div_(factor[column, column])
+            turned[column:end].addr_(factor[column, column:end], error, alpha=-1)
+        turned[end:].addmm_(factor[start:end, end:].t(), errors, alpha=-1)
+    return Int4Numbers(
+        numbers.t().contiguous(), zeros.t().to(torch.uint8).contiguous(), scales.t().contiguous()
+    )
 
 
 def to_nearest(weight: Tensor, group: int) -> Int4Numbers:
@@ -76,13 +77,3 @@ def group_scales(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rounded(weight: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     return (weight / scale).round_().add_(zero).clamp_(0, 15)
-
-
-def _inverse_factor(products: Tensor) -> Tensor:
-    """The upper Cholesky factor [C, C] of the inverse of the damped sum of products."""
-    damped = products.clone()
-    diagonal = damped.diagonal()
-    diagonal[diagonal == 0] = 1
-    diagonal += _DAMPING * diagonal.mean()
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
-    return torch.linalg.cholesky(inverse, upper=True)
