@@ -87,7 +87,8 @@ def _trained(
     plan: Plan,
     report: Report,
 ) -> dict[str, Any]:
-    from runner.jobs.distillation.student_file import begin_as_teacher, write_student
+    from runner.jobs.distillation.beginning import begins_as
+    from runner.jobs.distillation.student_file import write_student
     from runner.jobs.distillation.training import Training
 
     corpus, targets = taught
@@ -96,8 +97,9 @@ def _trained(
     steps = job.get("steps") or math.ceil(job["epochs"] * len(corpus.tokens) / a_step)
     plan = replace(plan, steps=steps)
     training = Training(shape, corpus, targets, plan, target.parent)
-    began = begin_as_teacher(training.student, shape, header)
-    training.resume()
+    began = begins_as(shape, header)
+    if not training.resume() and began:
+        training.begin_as(header, lambda done, total: report("taking layers", done, total))
     training.train(
         lambda done, total, loss: report("training", done, total, {"loss": round(loss, 4)})
     )

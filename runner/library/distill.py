@@ -27,7 +27,7 @@ from runner.library.library import Library
 from runner.library.lookup import parse_name
 from runner.library.progress import Progress, ReportProgress, run_with_progress
 
-_UNITS = {"asking the teacher": "documents", "training": "steps"}
+_UNITS = {"asking the teacher": "documents", "taking layers": "layers", "training": "steps"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,17 @@ def held_out(corpus: Corpus) -> NDArray[np.int64]:
     return np.arange(0, corpus.documents, max(HELD_OUT, corpus.documents // MAX_HELD_OUT))
 
 
+def sampled(corpus: Corpus, plan: Plan, tokens: int) -> list[NDArray[np.int32]]:
+    """Documents that are learned, chosen by the plan's seed, until they have so many tokens."""
+    learned = np.setdiff1d(np.arange(corpus.documents), held_out(corpus))
+    found: list[NDArray[np.int32]] = []
+    for document in np.random.default_rng(plan.seed).permutation(learned).tolist():
+        if sum(map(len, found)) >= tokens:
+            break
+        found.append(corpus.tokens[corpus.starts[document] : corpus.starts[document + 1]])
+    return found
+
+
 class Batches:
     """Endless batches of similar lengths; those of an epoch come in an order of its own."""
 

@@ -1,4 +1,4 @@
-"""A student's weights: taken from a teacher of the same kind, and written as a GGUF file."""
+"""A student's weights, written as a GGUF file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import gguf
 import numpy as np
-import torch
 from torch import Tensor
 
 from registry.formats.gguf import GgufHeader
-from runner.backends.torch.loading.gguf_tensors import StoredTensors
 from runner.jobs.distillation.network import ModelSizes, Student
 from runner.jobs.distillation.student import Shape
 
@@ -28,46 +26,6 @@ BLOCK_TENSORS: Final = {
     "feed_forward.up.weight": "ffn_up",
     "feed_forward.down.weight": "ffn_down",
 }
-
-
-def begin_as_teacher(student: Student, shape: Shape, teacher: GgufHeader) -> bool:
-    """Take the teacher's embeddings, evenly spaced layers of it, and of a wider feed-forward the
-    rows that weigh most, as DistilBERT began (Sanh et al. 2019). False, and nothing is changed,
-    where the teacher is of another kind, width or heads, or narrower."""
-    layers = teacher.block_count or 0
-    sizes = (teacher.embedding_length, teacher.head_count, teacher.head_count_kv)
-    wide = teacher.metadata.get(f"{ARCHITECTURE}.feed_forward_length")
-    if teacher.architecture != ARCHITECTURE or teacher.expert_count:
-        return False
-    if sizes != (shape.width, shape.heads, shape.key_value_heads) or layers < shape.layers:
-        return False
-    if not isinstance(wide, int) or wide < shape.feed_forward:
-        return False
-    stored = StoredTensors(teacher)
-
-    def read(name: str) -> Tensor:
-        found: Tensor = stored.floats(f"{name}.weight").float()
-        return found
-
-    with torch.no_grad():
-        student.token.weight.copy_(read("token_embd"))
-        student.norm.weight.copy_(read("output_norm"))
-        chosen = np.linspace(0, layers - 1, shape.layers).round().astype(int).tolist()
-        for block, layer in zip(student.blocks, chosen, strict=True):
-            found = {ours: read(f"blk.{layer}.{theirs}") for ours, theirs in BLOCK_TENSORS.items()}
-            _narrow(found, shape.feed_forward)
-            for ours, values in found.items():
-                block.get_parameter(ours).copy_(values)
-    return True
-
-
-def _narrow(tensors: dict[str, Tensor], rows: int) -> None:
-    """Keep so many of a feed-forward's inner rows: those of the greatest product of norms."""
-    gate, up, down = (f"feed_forward.{name}.weight" for name in ("gate", "up", "down"))
-    weight = tensors[gate].norm(dim=1) * tensors[up].norm(dim=1) * tensors[down].norm(dim=0)
-    kept = weight.topk(rows).indices.sort().values
-    tensors[gate], tensors[up] = tensors[gate][kept], tensors[up][kept]
-    tensors[down] = tensors[down][:, kept]
 
 
 def write_student(student: Student, shape: Shape, teacher: GgufHeader, target: Path) -> None:

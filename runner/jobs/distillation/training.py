@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -13,14 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from registry.formats.gguf import GgufHeader
+from runner.backends.host_sampling.threads import threads_for
 from runner.errors import InternalError
-from runner.jobs.distillation.batches import Batches, Plan, held_out
+from runner.jobs.distillation.batches import Batches, Plan, held_out, sampled
+from runner.jobs.distillation.beginning import SAMPLE_TOKENS, begin_as
 from runner.jobs.distillation.corpus import Corpus, Targets
 from runner.jobs.distillation.network import Student, divergence
 from runner.jobs.distillation.optimizer import optimizers, rate_factor
 from runner.jobs.distillation.student import Shape
 
 _LOG_STEPS: Final = 20
+_UNSAVED_S: Final = 300.0  # of training are lost at most, where steps take long
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,10 @@ class Training:
         torch.set_num_threads(plan.threads)
         self.plan, self._corpus, self._targets, self._folder = plan, corpus, targets, folder
         self.student = Student(shape, shape.vocabulary, shape.layers, shape.context)
+        self._shape = shape
         self.losses: list[tuple[int, float]] = []
         self.step = 0
+        self._saved_at = time.monotonic()
         self._held = held_out(corpus)
         self._batches = Batches(corpus, plan)
         self._optimizers = optimizers(self.student, plan.matrix_rate, plan.vector_rate)
@@ -89,6 +96,7 @@ class Training:
         part = self._checkpoint.with_suffix(".part")
         torch.save(state, part)
         part.replace(self._checkpoint)
+        self._saved_at = time.monotonic()
 
     def resume(self) -> bool:
         """Go on from the checkpoint; False where there is none of this plan."""
@@ -105,6 +113,14 @@ class Training:
         self._batches.skip_to(*state["batches"])
         return True
 
+    def begin_as(self, teacher: GgufHeader, report: Callable[[int, int], None]) -> None:
+        """See begin_as() of beginning.py."""
+        documents = sampled(self._corpus, self.plan, SAMPLE_TOKENS)
+        tokens = [torch.from_numpy(each).long() for each in documents]
+        torch.set_num_threads(min(self.plan.threads, threads_for(teacher.tensors_size_bytes)))
+        begin_as(self.student, self._shape, teacher, tokens, report)
+        torch.set_num_threads(self.plan.threads)
+
     def train(self, report: Callable[[int, int, float], None]) -> None:
         """Run to the end of the plan. report: steps done, all steps, the loss. Raises InternalError
         where it diverges."""
@@ -116,7 +132,8 @@ class Training:
                 raise InternalError(f"the training diverged at step {self.step}: the loss is NaN")
             if self.step % _LOG_STEPS == 0 or self.step == self.plan.steps:
                 self.losses.append((self.step, round(loss, 4)))
-            if self.step % self.plan.checkpoint_every == 0 or self.step == self.plan.steps:
+            due = self.step % self.plan.checkpoint_every == 0 or self.step == self.plan.steps
+            if due or time.monotonic() - self._saved_at > _UNSAVED_S:
                 self.save()
             report(self.step, self.plan.steps, loss)
 

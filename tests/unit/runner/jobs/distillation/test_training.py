@@ -12,10 +12,11 @@ torch = pytest.importorskip("torch")
 
 from registry.formats.gguf.reader import read_header  # noqa: E402
 from runner.jobs.distillation.batches import Plan  # noqa: E402
+from runner.jobs.distillation.beginning import begin_as  # noqa: E402
 from runner.jobs.distillation.corpus import TOP, Corpus, Targets  # noqa: E402
 from runner.jobs.distillation.network import Student, divergence  # noqa: E402
 from runner.jobs.distillation.student import Shape, shape_of  # noqa: E402
-from runner.jobs.distillation.student_file import begin_as_teacher, write_student  # noqa: E402
+from runner.jobs.distillation.student_file import write_student  # noqa: E402
 from runner.jobs.distillation.training import Training  # noqa: E402
 
 VOCABULARY = 64
@@ -92,6 +93,24 @@ def test_an_interrupted_training_ends_with_the_same_weights(
         assert np.array_equal(mine, theirs)
 
 
+def test_steps_that_take_long_are_saved_between_checkpoints(
+    taught: tuple[Corpus, Targets], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10**6, 70))  # seconds: every fifth step is due
+    monkeypatch.setattr("runner.jobs.distillation.training.time.monotonic", lambda: next(clock))
+    plan = replace(PLAN, checkpoint_every=100)
+    saved: list[int] = []
+
+    class Watched(Training):
+        def save(self) -> None:
+            saved.append(self.step)
+            super().save()
+
+    Watched(SHAPE, *taught, plan, tmp_path).train(quiet)
+    assert saved[:2] == [5, 10]
+    assert saved[-1] == PLAN.steps
+
+
 def test_the_checkpoint_of_another_plan_is_left_alone(
     taught: tuple[Corpus, Targets], tmp_path: Path
 ) -> None:
@@ -122,7 +141,7 @@ def test_a_student_of_the_teachers_shape_is_the_teacher_and_its_file_says_the_sa
 
     shape = shape_of({}, EMBER)
     student = Student(shape, shape.vocabulary, shape.layers, shape.context)
-    assert begin_as_teacher(student, shape, EMBER)
+    begin_as(student, shape, EMBER, [], lambda *_: None)
     write_student(student, shape, EMBER, tmp_path / "student.gguf")
     header = read_header(tmp_path / "student.gguf")
     assert header.parameter_count == EMBER.parameter_count
@@ -142,28 +161,3 @@ def test_a_student_of_the_teachers_shape_is_the_teacher_and_its_file_says_the_sa
     for sampled in found:
         for token, nats in sampled.top:
             assert abs(float(own[token]) - nats) < 0.05
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"hidden_size": 128},
-        {"num_attention_heads": 8, "num_key_value_heads": 2},
-        {"num_hidden_layers": 7},
-        {"intermediate_size": 1024},
-    ],
-)
-def test_a_student_that_has_no_place_in_its_teacher_begins_anew(config: dict[str, int]) -> None:
-    shape = shape_of(config, EMBER)
-    student = Student(shape, shape.vocabulary, shape.layers, shape.context)
-    before = [each.detach().clone() for each in student.parameters()]
-    assert not begin_as_teacher(student, shape, EMBER)
-    for mine, old in zip(student.parameters(), before, strict=True):
-        assert torch.equal(mine, old)
-
-
-def test_a_smaller_student_has_some_layers_and_rows_of_its_teacher() -> None:
-    shape = shape_of({"num_hidden_layers": 3, "intermediate_size": 512}, EMBER)
-    assert 0.48 < shape.parameters / EMBER.parameter_count < 0.5
-    student = Student(shape, shape.vocabulary, shape.layers, shape.context)
-    assert begin_as_teacher(student, shape, EMBER)
