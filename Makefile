@@ -41,7 +41,7 @@ check: dev
 	$(PYTHON_BIN)/ruff check .
 	$(PYTHON_BIN)/mypy
 	$(PYTHON_BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
-	$(PYTHON_BIN)/mypy --explicit-package-bases tests/benchmarks tests/soak
+	$(PYTHON_BIN)/mypy --explicit-package-bases tests/attack tests/benchmarks tests/soak
 	$(PYTHON_BIN)/lint-imports
 	$(PYTHON_BIN)/python -m tests.import_circles
 	$(PYTHON_BIN)/clang-format --dry-run -Werror kernels/native/*.cpp kernels/native/*.h

@@ -40,14 +40,16 @@ def main(port: int, count: int) -> None:
     """Be there until the end of the input."""
     sent = list(kinds())
     waiting = selectors.DefaultSelector()
+    clients: list[socket.socket] = []  # else they are closed when nothing more is to be sent
     for number in range(count):
         client = socket.socket()
         client.setblocking(False)
         client.connect_ex(("127.0.0.1", port))
+        clients.append(client)
         waiting.register(client, selectors.EVENT_WRITE, memoryview(sent[number % len(sent)]))
-    clients = [key.fileobj for key in waiting.get_map().values()]
     while ready := waiting.select(_QUIET_S):
         for key, _ in ready:
+            assert isinstance(key.fileobj, socket.socket)
             try:
                 rest = key.data[key.fileobj.send(key.data) :] if key.data else b""
             except BlockingIOError:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import resource
 import sys
@@ -254,7 +255,7 @@ def _shape(value: Any) -> Any:
     if isinstance(value, list):
         return [_shape(item) for item in value]
     if isinstance(value, nodes.Node):
-        names = [name for kind in type(value).__mro__[:-1] for name in kind.__slots__]
+        names = [field.name for field in dataclasses.fields(value)]
         kept = [name for name in names if name not in ("position", "source")]
         return type(value).__name__, [_shape(getattr(value, name)) for name in kept]
     return repr(value)

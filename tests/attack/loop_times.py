@@ -27,7 +27,7 @@ def watch(path: Path) -> None:
             with path.open("a") as stream:
                 stream.write(f"{taken_s:.4f} {handle!r}\n")
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
 
 
 def watch_if_asked() -> None:

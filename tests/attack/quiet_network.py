@@ -83,11 +83,11 @@ def raise_network() -> Packets:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for number, address in ((SET_ADDRESS, "10.9.0.2"), (SET_NETMASK, "255.255.255.0")):
             fcntl.ioctl(control, number, struct.pack("16s16s", b"tun0", _address(address)))
-        for name in (b"lo", b"tun0"):
-            fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH22x", name, UP_AND_RUNNING))
-        device = ctypes.create_string_buffer(b"tun0")
+        for device in (b"lo", b"tun0"):
+            fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH22x", device, UP_AND_RUNNING))
+        tunnel = ctypes.create_string_buffer(b"tun0")
         any_, route = _address("0.0.0.0"), struct.Struct("L16s16s16sHhLPhPLLH")
-        fields = (0, any_, any_, any_, ROUTE_UP, 0, 0, 0, 0, ctypes.addressof(device), 0, 0, 0)
+        fields = (0, any_, any_, any_, ROUTE_UP, 0, 0, 0, 0, ctypes.addressof(tunnel), 0, 0, 0)
         fcntl.ioctl(control, ADD_ROUTE, route.pack(*fields))
     return packets
 

@@ -356,9 +356,9 @@ def test_thousands_of_small_unfinished_bodies_stay_below_a_gibibyte(daemon: Runn
                 connection = socket.create_connection(("127.0.0.1", daemon.port), TIMEOUT_S)
                 stack.enter_context(connection)
                 connection.sendall(head.encode() + b" " * size)
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port)) as connection:
-        connection.request("GET", "/health")
-        assert connection.getresponse().status == 200
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port)) as client:
+        client.request("GET", "/health")
+        assert client.getresponse().status == 200
     assert memory_mib(daemon.pid, "VmHWM") < 1024
     deadline_s = time.monotonic() + 60
     while memory_mib(daemon.pid) > before_mib + 80:  # the heap is trimmed every 10 s

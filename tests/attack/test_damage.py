@@ -47,7 +47,7 @@ def beside(name: bytes) -> Callable[[Path], object]:
 
     def damage(path: Path) -> object:
         stray = os.fsencode(path.parent) + b"/" + name.replace(b"*", os.fsencode(path.name))
-        return shutil.copy(path, stray)
+        return shutil.copy(os.fsencode(path), stray)
 
     return damage
 

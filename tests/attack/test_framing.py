@@ -44,7 +44,7 @@ class Seen:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-class H11(ConnectionBounds, H11Protocol):
+class H11(ConnectionBounds, H11Protocol):  # type: ignore[misc]
     """h11."""
 
 
@@ -60,7 +60,7 @@ def protocol_of(parser: str) -> Any:
 
 @asynccontextmanager
 async def server(parser: str, app: Any) -> AsyncIterator[int]:
-    http = functools.partial(protocol_of(parser), ConnectionTable())
+    http: Any = functools.partial(protocol_of(parser), ConnectionTable())
     config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, ws="none")
     running = uvicorn.Server(config)
     config.load()

@@ -44,7 +44,8 @@ def chat(client: httpx.Client, **fields: Any) -> httpx.Response:
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_another_chat_and_the_health_go_on(daemon: RunningDaemon, attack: dict[str, Any]) -> None:
-    enough, answers = threading.Event(), []
+    enough = threading.Event()
+    answers: list[httpx.Response] = []
 
     def go_on() -> None:
         with daemon.client() as client:
@@ -54,7 +55,7 @@ def test_another_chat_and_the_health_go_on(daemon: RunningDaemon, attack: dict[s
     attackers = [threading.Thread(target=go_on) for _ in range(2)]
     for each in attackers:
         each.start()
-    waits_s = []
+    waits_s: list[float] = []
     with daemon.client() as client:
         while len(waits_s) < CHATS or not answers:
             began_s = time.monotonic()

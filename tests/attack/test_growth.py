@@ -213,7 +213,7 @@ def expression_cases(
 ) -> Iterator[tuple[str, Callable[[Any], Any], list[tuple[str, str, str]]]]:
     """Each use of each expression once, with the texts for it: what it matches up to each of its
     parts, and then something again and again."""
-    seen = set()
+    seen: set[tuple[str, int, str]] = set()
     for name, pattern, methods in expressions():
         source = str(pattern.pattern)
         if not methods and any(known[0] == source for known in seen):

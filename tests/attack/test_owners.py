@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -123,7 +123,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         a.post(f"/v1/responses/{running}/cancel")
 
 
-PATHS = [
+PATHS: Final[list[tuple[str, str, dict[str, Any] | None]]] = [
     *((method, path, None) for kind in ("file", "output") for method, path in (
         ("GET", f"/v1/files/{{{kind}}}"),
         ("GET", f"/v1/files/{{{kind}}}/content"),
