@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import re
 import shutil
@@ -125,10 +127,30 @@ def test_folders_and_files_that_are_named_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=_id)
-def test_tests_that_are_named_exist(path: Path) -> None:
-    named = re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", _text(path))
-    texts = {file: _text(REPOSITORY / file) for file, _ in named}
-    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in texts[file]] == []
+def test_tests_that_are_named_are_collected(path: Path) -> None:
+    """Without a file, a test is one of the file named before it."""
+    file, missing = "", []
+    for named, test in re.findall(r"(tests/[\w/]+\.py)?::(test_\w+)", _text(path)):
+        file = named or file
+        if test not in _tests_of(file):
+            missing.append(f"{file}::{test}")
+    assert missing == []
+
+
+def test_every_attack_and_every_guarantee_names_its_tests() -> None:
+    attacks = _text(REPOSITORY / "docs/security/attacks.md")
+    rows = re.findall(r"^\| (?!attack |---)(.*) \|$", attacks, re.MULTILINE)
+    assert len(rows) > 100
+    policy = _text(REPOSITORY / "SECURITY.md").partition("These are the guarantees.")[2]
+    guarantees = re.findall(r"^- (.*(?:\n  .*)*)", policy, re.MULTILINE)
+    assert len(guarantees) == policy.count("- **") > 2
+    lasts = [row.rsplit(" | ", 1)[-1] for row in rows]
+    named = [
+        re.findall(r"`(tests/[\w/]*/(?:test_\w+\.py)?)", text) for text in (*lasts, *guarantees)
+    ]
+    assert [
+        text for text, tests in zip((*rows, *guarantees), named, strict=True) if not tests
+    ] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=_id)
@@ -178,6 +200,20 @@ def test_measurements_say_how_to_repeat_them() -> None:
     measured = tomllib.loads(_text(REPOSITORY / "docs/data/measurements.toml"))
     for table in measured["table"]:
         assert re.match(r"make bench|python -m tests\.benchmarks\.", table["command"]), table["id"]
+
+
+@functools.cache
+def _tests_of(file: str) -> set[str]:
+    """The tests that pytest collects of a file."""
+    if not Path(file).name.startswith("test_"):
+        return set()
+    found: set[str] = set()
+    for node in ast.parse(_text(REPOSITORY / file)).body:
+        inner = node.body if isinstance(node, ast.ClassDef) and node.name[:4] == "Test" else [node]
+        found |= {
+            one.name for one in inner if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+    return found
 
 
 def _code(path: Path) -> str:
