@@ -3,6 +3,7 @@ of the same model goes on."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -127,6 +128,30 @@ def test_another_chat_of_the_model_is_served_meanwhile(daemon: RunningDaemon) ->
         thread.join()
     assert waits_s
     assert max(waits_s) < 5, waits_s  # idle machines: under 1 s
+
+
+def test_a_client_that_has_gone_leaves_no_work(daemon: RunningDaemon) -> None:
+    """Of two that count the same text one leaves early: the other's end comes after as much work as
+    that of one, not of both."""
+    (worker,) = psutil.Process(daemon.pid).children()
+    body = {"model": "ember", "content": TEXTS["words"][:1_000_000]}
+
+    def worked_s() -> float:
+        return sum(worker.cpu_times()[:2])
+
+    with daemon.client() as client:
+        chat(client, "hello", max_tokens=1)
+        began_s = worked_s()
+        assert client.post("/tokenize", json=body).status_code == 200
+        whole_s = worked_s() - began_s
+        with closing(HTTPConnection("127.0.0.1", daemon.port, timeout=120)) as leaver:
+            leaver.request("POST", "/tokenize", json.dumps(body))
+            end_s = time.monotonic() + 60
+            while worked_s() - began_s < 1.1 * whole_s:
+                assert time.monotonic() < end_s
+        left_s = worked_s()
+        assert client.post("/tokenize", json=body).status_code == 200
+        assert worked_s() - left_s < 1.6 * whole_s
 
 
 @pytest.mark.parametrize("stop", ["a" * SIZE, ["a" * 40_000]])
