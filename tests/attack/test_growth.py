@@ -71,6 +71,7 @@ PUMPS: Final = (
 _METHOD: Final = re.compile(
     r"(\w+)(?:\[[^\]\n]*\])?\.(match|search|fullmatch|findall|finditer|sub|split)\b"
 )
+_USE: Final = re.compile(r"\bre\.\w")  # a file without it need not be parsed
 BEGINNINGS: Final = ("", '"', "{", "[", "<", "```", "a")
 ENDS: Final = ("", "!", '"')
 
@@ -199,7 +200,8 @@ def patterns_of(value: Any) -> Iterator[re.Pattern[Any]]:
 
 def inline_expressions(path: Path) -> Iterator[tuple[str, re.Pattern[Any], frozenset[str]]]:
     """re.search("...", ...) and its like, and what functions compile."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)) if _USE.search(text) else ():
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="re"), attr=method),
@@ -273,7 +275,10 @@ def applied(pattern: re.Pattern[Any], method: str, text: str) -> None:
         getattr(pattern, method)(given)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "every",
+    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.slow)],
+)
 def test_every_expression_of_the_product_takes_linear_time(every: bool) -> None:
     found: dict[str, str] = {}
     for name, work, texts in expression_cases(every):
@@ -323,7 +328,7 @@ def output_cases(arrives: str) -> Iterator[tuple[str, Callable[[str], Any], tupl
 @pytest.mark.parametrize(
     ("arrives", "every"),
     [
-        ("whole", False),
+        pytest.param("whole", False, marks=pytest.mark.long),
         ("in pieces", False),
         *(pytest.param(one, True, marks=LONG) for one in AS_IT_ARRIVES),
     ],
