@@ -218,10 +218,13 @@ def started_job(daemon: RunningDaemon) -> psutil.Process:
 
 
 def until_told_to_end(job: psutil.Process) -> None:
-    """Wait until a suspended process has a SIGTERM before it."""
+    """Wait until a suspended process has a SIGTERM before it, or is gone."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline_s:
-        status = Path(f"/proc/{job.pid}/status").read_text()
+        try:
+            status = Path(f"/proc/{job.pid}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return
         if int(status.split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
             return
     raise AssertionError("the job is not told to end")
@@ -236,7 +239,8 @@ def test_ctrl_c_ends_the_conversion_and_leaves_nothing(
     job.suspend()  # so that it cannot be done before
     command.send_signal(signal.SIGINT)
     until_told_to_end(job)
-    job.resume()  # else it is killed after 5 s
+    with contextlib.suppress(psutil.NoSuchProcess):
+        job.resume()  # else it is killed after 5 s
     _, shown = command.communicate(timeout=TIMEOUT_S)
     assert (command.returncode, b"the incomplete model was removed" in shown) == (130, True)
     daemon.stop()
