@@ -16,14 +16,14 @@ _NOTED_S = 0.010
 
 def watch(path: Path) -> None:
     """Note each callback of this process' loop that computes for longer than _NOTED_S: a line with
-    its seconds and what it was."""
-    run = asyncio.Handle._run
+    its seconds and what it was. Forked workers note nothing: they may not write there."""
+    run, process = asyncio.Handle._run, os.getpid()
 
     def timed(handle: asyncio.Handle) -> None:
         began_s = time.thread_time()
         run(handle)
         taken_s = time.thread_time() - began_s
-        if taken_s > _NOTED_S:
+        if taken_s > _NOTED_S and os.getpid() == process:
             with path.open("a") as stream:
                 stream.write(f"{taken_s:.4f} {handle!r}\n")
 
