@@ -205,8 +205,7 @@ class HttpRequest:
         for start in range(0, last, _PART_BYTES):
             part = data[start : start + _PART_BYTES]
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
-        rest = data[last:] if last else data
-        await self._send({"type": "http.response.body", "body": rest, "more_body": more})
+        await self._send({"type": "http.response.body", "body": data[last:], "more_body": more})
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
